@@ -136,6 +136,27 @@ def format_seconds(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+#: Relative gaps below this are rounding of float64.
+LEAST_GAP = 1e-15
+
+
+def format_gap(gap: float) -> str:
+    """Format a relative gap with three digits, as ``0.000343``; what float64 rounds away is not shown."""
+    return f"below {LEAST_GAP:g}" if 0.0 < gap < LEAST_GAP else f"{gap:.3g}"
+
+
+def format_share(share: float) -> str:
+    """Format a share of a whole as ``33 %`` or ``0.034 %``."""
+    percent = 100.0 * share
+    digits = max(1 - math.floor(math.log10(abs(percent))), 0) if percent else 0
+    return f"{percent:z.{min(digits, 12)}f} %"
+
+
+def format_score(metric: str, value: float) -> str:
+    """Format a score with its name, as ``AUPRC 0.7652`` or ``LOG LOSS 0.25``."""
+    return f"{score_title(metric)} {value:{'.4f' if metric == 'auprc' else '.6g'}}"
+
+
 def counted(n: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun, as ``1 row`` or ``2,000 rows``; ``plural`` is by default noun + s."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"

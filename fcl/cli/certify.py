@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.certify_report import certify_lines
 from fcl.cli.common import EXIT_FAILED, messages, refuse_same, show
-from fcl.cli.options import EXIT_CODES, FILE, TableCommand
+from fcl.cli.options import (
+    EXIT_CODES,
+    FILE,
+    TableCommand,
+)
 from fcl.cli.process import run
+from fcl.cli.report import certify_lines
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
@@ -21,6 +25,7 @@ from fcl.options.option import CERTIFY
 if TYPE_CHECKING:
     from fcl.drivers.events import Event
     from fcl.drivers.optimality import Optimality
+    from fcl.facts import Fact
     from fcl.model import Model
 
 EPILOG = (
@@ -85,15 +90,13 @@ def command(model: str, data: str, **options: Any) -> int:
     return EXIT_FAILED if moved else 0
 
 
-def _certify(
-    path: str, data: str, options: dict[str, Any]
-) -> tuple[Optimality, list[tuple[str, str]]]:
-    """The result, and further lines for the report."""
+def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality, list[Fact]]:
+    """The result, and further facts for the summary."""
     from fcl.cli.opening import open_rows
-    from fcl.cli.report import hashing_items
     from fcl.drivers.certify import certify
     from fcl.drivers.model_to_certify import linear_model
     from fcl.features import parse_features
+    from fcl.model.facts import hashing_facts
 
     to_certify = linear_model(path, options["imports"], options["namespace"])
     if options["intercept"] is not None:
@@ -118,7 +121,7 @@ def _certify(
         progress=None if options["quiet"] else _say,
         **problem,
     )
-    return found, [] if to_certify.model is None else hashing_items(to_certify.model.family)
+    return found, [] if to_certify.model is None else hashing_facts(to_certify.model.family)
 
 
 def _strength(text: str | None) -> float | str | None:

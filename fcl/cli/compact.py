@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from fcl.cli.common import EXIT_FAILED, messages, refuse_same, show
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
+from fcl.facts import Fact, aligned
 from fcl.options.convert import READING, ROUNDING
 from fcl.store import locate
-from fcl.units import counted, format_bytes
+from fcl.units import counted, format_bytes, format_gap
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -87,36 +89,36 @@ def _open(model: Any, options: Mapping[str, Any]) -> DataSet:
 
 def _lines(model: Any, found: Compacted, path: str, out: str) -> list[str]:
     """The table of what was measured."""
-    from fcl.cli.report import aligned
 
     compact, encoding = found.model, found.model.encoding
     before, after = (locate(name).stat().st_size for name in (path, out))
-    items = [("model", out), ("encoding", f"{encoding.text}, {encoding.codec}")]
-    items += [("weights", _weights(model, compact, out))]
-    items += [
-        (
-            "size",
-            f"{format_bytes(before)} before, {format_bytes(after)} after ({before / after:.1f}x)",
-        )
+    ratio = f"{before / after:.1f}x"
+    facts = [
+        Fact("model", out),
+        Fact("encoding", f"{encoding.text}, {encoding.codec}"),
+        Fact("weights", _weights(model, compact, out)),
+        Fact(
+            "size", f"{format_bytes(before)} before, {format_bytes(after)} after ({ratio})", after
+        ),
     ]
     for tried in found.tries:
         words = f"{tried.loss:.8g} with {tried.m} bits, {tried.rounding}: {_rise(tried)}"
-        items.append(("tried", words))
+        facts.append(Fact("tried", words))
     if encoding.loss is not None:
         rows = counted(encoding.rows, "row")
         words = f"{encoding.loss_full:.8g} before, {encoding.loss:.8g} after: {_rise(encoding)}"
-        items.append(("mean loss", f"{words}, over {rows}"))
+        facts.append(Fact("mean loss", f"{words}, over {rows}"))
     if encoding.promise is not None:
         words = (
             f"random rounding raises the mean loss by at most {encoding.promise:.3g} in the mean"
         )
-        items.append(("promise", words))
+        facts.append(Fact("promise", words))
     if encoding.margin_bound is not None and encoding.rounding == "random":
         words = (
             f"move by at most {encoding.margin_bound:.3g} in all rows, with probability 1 - 1/rows"
         )
-        items.append(("margins", words))
-    return aligned([*items, _gap(model.certificate, compact.certificate)])
+        facts.append(Fact("margins", words))
+    return aligned([*facts, _gap(model.certificate, compact.certificate)])
 
 
 def _weights(model: Any, compact: Any, out: str) -> str:
@@ -145,16 +147,17 @@ def _rise(encoding: Any) -> str:
     return f"{100.0 * rise / full:+.3g} %" if full > 0.0 else f"{rise:+.3g}"
 
 
-def _gap(full: Any, rounded: Any) -> tuple[str, str]:
+def _gap(full: Any, rounded: Any) -> Fact:
     """The certificate before and after."""
-    from math import isfinite
-
-    before = f"{full.gap:.3g}" if full is not None and isfinite(full.gap) else "unknown"
+    before = "unknown"
+    if full is not None and isfinite(full.gap):
+        before = format_gap(full.gap)
     if rounded is None or not isfinite(rounded.gap):
         why = (
             "the model has no certificate"
             if full is None
             else "that needs its training data, --data"
         )
-        return "gap", f"{before} before, unknown after: {why}"
-    return "gap", f"{before} before, {rounded.gap:.3g} after, relative"
+        return Fact("gap", f"{before} before, unknown after: {why}")
+    after = format_gap(rounded.gap)
+    return Fact("gap", f"{before} before, {after} after, relative", rounded.gap)

@@ -26,6 +26,7 @@ from fcl.cli.saving import save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.clock import Clock
 from fcl.errors import InputError
+from fcl.facts import Fact
 from fcl.options import Resume, options_of_command
 from fcl.options.online import ONLINE_OPTIONS
 from fcl.options.option import ONLINE
@@ -143,8 +144,9 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     is_stream = options["data"] == STDIN
     if not options["quiet"]:
         messages.say(f"reading {'standard input' if is_stream else options['data']}")
-    from fcl.cli.online_report import OnlineLines, result_lines
+    from fcl.cli.online_report import OnlineLines
     from fcl.cli.progress import View
+    from fcl.cli.report import result_lines
     from fcl.cli.watched import watched
     from fcl.drivers.online.progress import OnlineProgress
     from fcl.drivers.online.run import End
@@ -194,7 +196,8 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
         messages.say(f"error: {result.message}; the model so far is in {output.path}")
         return EXIT_UNFINISHED
     if not options["quiet"]:
-        show(result_lines(result, output.path, options["memory"]))
+        facts = [*result.facts(options["memory"]), Fact("model", output.path)]
+        show(result_lines(facts, result.model))
     if moved:
         return EXIT_FAILED
     return 128 + stop.signum if stop.signum is not None else 0

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fcl.cli.common import messages
 from fcl.cli.progress import View, problem_text
-from fcl.cli.report import aligned, certificate_items, covariate_lines, strongest_lines
+from fcl.cli.report import covariate_lines, result_lines
 from fcl.drivers.events import Event, Jobs, Prepared, Started
+from fcl.facts import Fact, aligned
 from fcl.path.events import PathStarted, PointDone, PointStarted
-from fcl.path.rules import PathStop
-from fcl.units import counted, format_seconds, score_title
+from fcl.path.result import score_text
+from fcl.units import counted, format_gap, format_seconds, score_title
 
 if TYPE_CHECKING:
     from fcl.path.result import OuterScores, PathPoint, PathResult
-
-#: Why a path ended, in words.
-REASONS = {
-    PathStop.GRID: "all points are done",
-    PathStop.PATIENCE: "the score has not improved for the last points (--patience)",
-    PathStop.MAX_ACTIVE: "the model has as many features as --max-active allows",
-    PathStop.MAX_TIME: "--max-time was reached",
-    PathStop.INTERRUPTED: "interrupted",
-}
 
 
 class PathView(View):
@@ -73,10 +65,12 @@ class PathView(View):
 def point_line(event: PointDone) -> str:
     """A finished point in one line."""
     part = f"{event.part}, " if event.part else ""
-    score = "" if event.score is None else f"  {score_title(event.metric)} {_score(event.score)}"
+    score = (
+        "" if event.score is None else f"  {score_title(event.metric)} {score_text(event.score)}"
+    )
     return (
         f"{part}point {event.number} of {event.of}  C {event.C:.4g}  active {event.active:,}  "
-        f"gap {event.gap:.2e}{score}  passes {event.passes}  {format_seconds(event.seconds)}"
+        f"gap {format_gap(event.gap)}{score}  passes {event.passes}  {format_seconds(event.seconds)}"
     )
 
 
@@ -86,30 +80,11 @@ def jobs_line(event: Jobs) -> str:
     return f"{event.done} of {counted(event.sent, 'job')} done; running: {running}"
 
 
-def _score(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.6g}"
-
-
 def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) -> list[str]:
     """The summary: the table of points, why the path ended, and the chosen point."""
-    chosen, scores = path.chosen, path.scores
-    rule = {"best": "the best score", "1se": "the smallest C within one standard error of the best"}
-    why = rule[path.select] if scores.known else "the last, since there are no scores"
-    items = [
-        ("stopped", f"{path.reason}: {REASONS[path.reason]}"),
-        ("chosen", f"point {chosen.number + 1}: {why}"),
-        ("C", f"{chosen.C:.8g} (alpha {chosen.alpha:.8g})"),
-        *certificate_items(chosen.certificate, chosen.active),
-    ]
-    if scores.error_from:
-        items.insert(2, ("errors", f"standard errors from {scores.error_from}"))
-    if _ends_at_best(path):
-        items.insert(2, ("hint", "the last point has the best score: raise --C-max"))
-    items += [*written, ("points", folder)]
-    lines = [*_table(path), "", *aligned(items)]
-    if strongest := strongest_lines(chosen.model, 10):
-        lines += ["strongest features:", *strongest]
-    lines += covariate_lines(chosen.model)
+    facts = [*path.facts(), *(Fact(*pair) for pair in written), Fact("points", folder)]
+    lines = [*_table(path), "", *result_lines(facts, path.chosen.model)]
+    lines += covariate_lines(path.chosen.model)
     if path.refit is not None:
         lines += ["", *_refit_lines(path, path.refit)]
     if path.outer is not None:
@@ -117,23 +92,18 @@ def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) ->
     return lines
 
 
-def _ends_at_best(path: PathResult) -> bool:
-    """Whether a larger C than the last of the grid may have a better score."""
-    return path.reason == "grid" and path.best is not None and path.best is path.points[-1]
-
-
 def _refit_lines(path: PathResult, refit: PathPoint) -> list[str]:
     """What the refit minimises, its certificate, and its score."""
+    from fcl.model.facts import proof_facts
+
     ridge = f"ridge penalty alpha {refit.alpha:.4g} in place of alpha {path.chosen.alpha:.4g}"
-    items = [
-        ("refit", f"the {counted(path.chosen.active, 'chosen feature')} again, {ridge}"),
-        *certificate_items(refit.certificate, refit.active),
-    ]
+    chosen = counted(path.chosen.active, "chosen feature")
+    facts = [Fact("refit", f"the {chosen} again, {ridge}"), *proof_facts(refit.model)]
     if not math.isnan(refit.score):
-        chosen = float(path.scores.mean[path.chosen.number])
-        text = f"{_score(refit.score)}{_error(refit.se)}, the chosen model {_score(chosen)}"
-        items.append(("score", f"{score_title(path.scores.metric)} {text}"))
-    return aligned(items)
+        score = float(path.scores.mean[path.chosen.number])
+        text = f"{score_text(refit.score)}{_error(refit.se)}, the chosen model {score_text(score)}"
+        facts.append(Fact("score", f"{score_title(path.scores.metric)} {text}", refit.score))
+    return aligned(facts)
 
 
 def _outer_lines(outer: OuterScores) -> list[str]:
@@ -145,12 +115,12 @@ def _outer_lines(outer: OuterScores) -> list[str]:
             f"{fold.n_rows:,}",
             f"{fold.chosen.C:.4g}",
             f"{fold.chosen.active:,}",
-            f"{fold.chosen.certificate.gap:.1e}",
-            _score(fold.score),
+            fold.chosen.certificate.gap_text,
+            score_text(fold.score),
         ]
         for fold in outer.folds
     ]
-    mean = f"{score_title(outer.metric)} {_score(outer.mean)}{_error(outer.se)}"
+    mean = f"{score_title(outer.metric)} {score_text(outer.mean)}{_error(outer.se)}"
     return [
         *_columns([head, *cells]),
         f"mean over the outer folds, each with its own choice of C: {mean}",
@@ -172,33 +142,6 @@ def _columns(rows: list[list[str]]) -> list[str]:
 
 def _table(path: PathResult) -> list[str]:
     """The points as a table; * marks the chosen one."""
-    scores = path.scores
-    metric = score_title(scores.metric) if scores.known else ""
-    head = [
-        "point",
-        "C",
-        "active",
-        "objective",
-        "gap",
-        metric,
-        "se" if scores.error_from else "",
-        "seconds",
-    ]
-    rows = [head, *(_cells(path, point) for point in path.points)]
-    kept = [number for number, name in enumerate(head) if name]
-    return _columns([[row[number] for number in kept] for row in rows])
-
-
-def _cells(path: PathResult, point: PathPoint) -> list[str]:
-    scores: Any = path.scores
-    mark = "* " if point is path.chosen else ""
-    return [
-        f"{mark}{point.number + 1}",
-        f"{point.C:.4g}",
-        f"{point.active:,}",
-        f"{point.certificate.objective:.6g}",
-        f"{point.certificate.gap:.1e}",
-        _score(float(scores.mean[point.number])),
-        _score(float(scores.se[point.number])),
-        f"{point.seconds:.2f}",
-    ]
+    cells = path.point_cells()
+    cells[path.chosen.number + 1][0] = f"* {path.chosen.number + 1}"
+    return _columns(cells)

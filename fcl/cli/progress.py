@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -25,10 +25,11 @@ from fcl.drivers.events import (
     Workers,
 )
 from fcl.errors import OutputExistsError, reason
+from fcl.facts import class_weight_text, limits_text, share_text, validation_text
 from fcl.memory.ledger import in_words
 from fcl.plain import plain
 from fcl.store import names_beside
-from fcl.units import counted, format_bytes, format_seconds, score_title
+from fcl.units import counted, format_bytes, format_gap, format_seconds
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -46,7 +47,7 @@ def pass_items(
     items = [
         ("objective", f"{event.objective:.8g}"),
         ("bound", f"{event.bound:.8g}"),
-        ("gap", f"{event.gap:.2e}"),
+        ("gap", format_gap(event.gap)),
         ("violation", f"{event.max_violation:.4g}"),
         ("active", f"{event.active:,}"),
         ("cached", f"{event.cached:,}"),
@@ -81,35 +82,6 @@ def workers_text(event: Workers) -> str:
     )
 
 
-def validation_text(validation: Mapping[str, Any] | None) -> str:
-    """``AUPRC 0.7652`` or ``MSE 1.25``; empty if nothing was measured or the metric is undefined."""
-    for name, value in (validation or {}).items():
-        if name != "n_rows" and value is not None:
-            return f"{score_title(name)} {value:{'.4f' if name == 'auprc' else '.6g'}}"
-    return ""
-
-
-def limits_text(given: Any) -> str:
-    """``0 <= w_j``, or how many features have limits of their own; empty without limits."""
-    from fcl.objective import Limits
-
-    return Limits.from_stored(given).text
-
-
-def share_text(rho: float) -> str:
-    """The share of |w_j| in the penalty."""
-    return f"l1_ratio {rho:g}"
-
-
-def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
-    """``, class weights -1: 1, 1: 20``; empty without class weights."""
-    if given is None:
-        return ""
-    if isinstance(given, str):
-        return f", class weights {given}"
-    return ", class weights " + ", ".join(f"{label!r:.80}: {weight:g}" for label, weight in given)
-
-
 def problem_text(event: Started) -> str:
     """The numbers of rows and features in words."""
     positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
@@ -127,7 +99,8 @@ def started_line(event: Started) -> str:
     if text := limits_text(event.options.get("limits")):
         mixed += f", {text}"
     mixed += ", standardized" if event.options.get("standardize") else ""
-    mixed += class_weight_text(event.options.get("class_weight"))
+    if text := class_weight_text(event.options.get("class_weight")):
+        mixed += f", {text}"
     return f"{problem_text(event)}, C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}"
 
 

@@ -96,18 +96,19 @@ def _report(model: str, options: Mapping[str, Any]) -> Report:
     from fcl.report.make import make_report
 
     names = None if options["names"] is None else _names(options["names"])
+    shown = {name: options[name] for name in ("title", "note")} | {"trusted": options["imports"]}
     if options["data"] is None:
         for name in ("groups", "weights", "offset"):
             if options[name] is not None:
                 raise click.UsageError(f"--{name} names an array of --data, which is missing")
-        return make_report(model, names=names, trusted=options["imports"])
+        return make_report(model, names=names, **shown)
     if not options["quiet"]:
         messages.say(f"reading {model} and {options['data']}")
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
     arrays["covariates"] = load_model(model, options["imports"]).covariate_names or None
     data = open_rows(options["data"], **arrays)
     groups = _groups(options)
-    return make_report(model, data, groups=groups, names=names, trusted=options["imports"])
+    return make_report(model, data, groups=groups, names=names, **shown)
 
 
 def _groups(options: Mapping[str, Any]) -> np.ndarray | None:

@@ -15,6 +15,7 @@ from fcl.cli.process import run
 from fcl.cli.saving import KeptState, save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import FclError, InputError
+from fcl.facts import Fact, aligned
 from fcl.options import options_of_command
 from fcl.options.option import STAGEWISE
 from fcl.options.stagewise import SETTINGS
@@ -212,7 +213,7 @@ def _train(job: _Job, stop: Stop) -> int:
         messages.say(f"reading {options['data']}")
     from fcl.cli.opening import open_rows, open_valid
     from fcl.cli.progress import View
-    from fcl.cli.stagewise_report import BlockLines, result_lines
+    from fcl.cli.stagewise_report import BlockLines
     from fcl.cli.watched import watched
     from fcl.features import parse_features
     from fcl.files.result_file import Output
@@ -248,7 +249,7 @@ def _train(job: _Job, stop: Stop) -> int:
     output = Output(options["out"], options["overwrite"])
     moved = save_result(output, result.model.save)
     if not options["quiet"]:
-        show(result_lines(result, output.path))
+        show(aligned([*result.facts(), Fact("written", output.path)]))
     if moved:
         return EXIT_FAILED
     if result.checkpoint_failed:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fcl.checks import shortened
 from fcl.cli.common import messages, printable
 from fcl.cli.progress import View
-from fcl.cli.report import aligned
 from fcl.drivers.events import Event
+from fcl.facts import Fact, aligned
 from fcl.model.outputs import output_names
-from fcl.stagewise.describe import facts, feature_text, place, place_of, strongest
+from fcl.stagewise.describe import feature_text, place, place_of, scores_text, strongest
 from fcl.stagewise.events import BlockVisited
 from fcl.units import format_seconds
 
 if TYPE_CHECKING:
     from fcl.stagewise.model import StagewiseModel
-    from fcl.stagewise.train import StagewiseResult
 
 
 class BlockLines(View):
@@ -28,36 +27,12 @@ class BlockLines(View):
         if isinstance(event, BlockVisited):
             times = f"{format_seconds(event.seconds)}, {format_seconds(event.time_left)} left"
             where = place(event.number, event.n_blocks, event.visits_of_round)
-            messages.write(f"{where}: {_scores(asdict(event))}, {times}")
-
-
-def _scores(row: Mapping[str, Any]) -> str:
-    names = {"loss": "loss", "valid_loss": "validation loss", "valid_error": "validation error"}
-    values = {words: row[name] for name, words in names.items() if row[name] is not None}
-    return ", ".join(f"{words} {value:.5g}" for words, value in values.items())
-
-
-def result_lines(result: StagewiseResult, out: str) -> list[str]:
-    """How a training ended."""
-    model = result.model
-    lines = [f"stopped      {result.message}"]
-    if model.history:
-        best = model.history[model.best_number - 1]
-        where = place_of(model, model.best_number)
-        lines.append(f"model        after {where}: {_scores(best)}")
-    if result.gap is not None:
-        lines.append(
-            f"gap          at most {result.gap.gap:.2e} to the joint optimum over "
-            f"{result.gap.n_features:,} features, a bound that is loose far from the optimum; a further "
-            f"visit takes about {format_seconds(result.visit_seconds)}"
-        )
-    return [*lines, f"written      {out}"]
+            messages.write(f"{where}: {scores_text(asdict(event))}, {times}")
 
 
 def model_lines(model: StagewiseModel, path: str, top: int) -> list[str]:
     """The summary of ``fcl inspect``: facts, blocks, and the strongest named features of each output."""
-    items = [("model", path), *facts(model)]
-    lines = aligned((name, shortened(text, 400)) for name, text in items)
+    lines = aligned([Fact("model", path), *model.facts()])
     if model.history:
         lines += ["", *_history_lines(model, top)]
     names = output_names(model)

@@ -30,6 +30,7 @@ from fcl.errors import (
     FclError,
     InputError,
 )
+from fcl.facts import Fact
 from fcl.options import TRAINING, options_of_command
 from fcl.options.option import TRAIN
 from fcl.store import kind_of, local_neighbour, local_path, locate
@@ -331,8 +332,11 @@ def _train(request: _Request, stop: Stop) -> int:
         messages.say("error: the last checkpoint could not be written")
     written, failed = _save(result, request, stop)
     if not options["quiet"]:
-        folder = None if result.checkpoint_failed else options["checkpoint"]
-        show(result_lines(result, written, options["memory"], view.validation, folder))
+        facts = [*result.facts(view.validation), Fact("model", written)]
+        if options["checkpoint"] is not None and not result.checkpoint_failed:
+            how = f"resume with: fcl-train --resume {options['checkpoint']}"
+            facts.append(Fact("checkpoint", f"{options['checkpoint']} ({how})"))
+        show(result_lines(facts, result.model))
     _report(written, request, stop)
     if failed:
         return EXIT_FAILED

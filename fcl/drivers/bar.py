@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from fcl.drivers.events import Event, PassDone, Started, StepProgress, Stopped
+from fcl.units import format_gap
 
 Callback = Callable[[Event], Any]
 
@@ -66,7 +67,7 @@ class _OnBar:
                 self._bar.set_postfix(step=event.step, done=f"{event.share:.0%}")
             case PassDone():
                 self._advance(event.gap)
-                gap, active = f"{event.gap:.2e}", f"{event.active:,}"
+                gap, active = format_gap(event.gap), f"{event.active:,}"
                 self._bar.set_postfix(passes=event.number, gap=gap, active=active)
             case Stopped():
                 self._bar.close()

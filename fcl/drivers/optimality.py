@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from fcl.facts import C_fact, Fact, active_fact
 from fcl.model.certificate import Certificate
 from fcl.model.model import Model
 from fcl.plain import plain
+from fcl.units import format_gap
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,54 @@ class Optimality:
     def gap(self) -> float:
         """max(0, objective - bound) / objective."""
         return self.certificate.gap
+
+    def facts(self) -> list[Fact]:
+        """How far the model is from the optimum, as data and in words."""
+        same = {None: "", True: "; the training data", False: "; not the training data"}
+        rows = f"{self.n_rows:,}, sum of weights {self.sum_weights:.10g}{same[self.same_data]}"
+        facts = [
+            Fact("rows", rows, self.n_rows),
+            C_fact(self.C, self.alpha),
+            *self.certificate.facts(),
+            active_fact(self.n_active, self.certificate.n_priced),
+        ]
+        if self.own_bound < self.bound:
+            gap = format_gap(self.own_gap)
+            text = f"{self.own_bound:.10g}, gap {gap}: what this model proves by itself"
+            facts.append(Fact("own bound", text, self.own_bound))
+        return [
+            *facts,
+            Fact("intercept", self._intercept_text(), self.intercept),
+            Fact("best C", self._best_text(), plain(self.best_C)),
+            self.ball_fact(),
+        ]
+
+    def ball_fact(self) -> Fact:
+        """How far the losses are above the least in a ball."""
+        if not self.losses > 0.0:
+            return Fact("ball", f"radius {self.radius:.8g}: no losses are left", 0.0)
+        text = (
+            f"radius {self.radius:.8g}: losses {self.losses:.8g}, at most {self.ball_gap:.4g} "
+            f"({self.ball_gap / self.losses:.3g} of them) above the best in the ball"
+        )
+        return Fact("ball", text, self.ball_gap)
+
+    def _intercept_text(self) -> str:
+        own = self.intercept if isinstance(self.intercept, list) else [self.intercept]
+        text = ", ".join(f"{b:.8g}" for b in own[:20]) + ", ..." * (len(own) > 20)
+        if self.own_objective is None:
+            return f"{text} is the best one; the model has none"
+        if self.own_objective - self.objective <= 1e-9 * abs(self.objective):
+            return text
+        return f"{text} is the best one; with the model's own the objective is {self.own_objective:.10g}"
+
+    def _best_text(self) -> str:
+        if self.best_C is None or self.best_gap is None:
+            return "not computed: for this penalty only --C best does it, in several passes"
+        if math.isinf(self.best_C):
+            return "none: no feature has a price, and the model is optimal for the losses alone"
+        gap = format_gap(self.best_gap)
+        return f"{self.best_C:.8g}, where the model is most nearly optimal: gap {gap}"
 
     def to_dict(self) -> Mapping[str, Any]:
         """The fields except ``model`` as JSON values; numbers that are not finite become None."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from fcl.facts import Fact, chosen, memory_fact, time_fact, validation_text
 from fcl.model.certificate import Certificate, Scope
+from fcl.model.facts import passes_text, trained_facts
 from fcl.model.history import History
 from fcl.model.model import Model
-from fcl.units import counted, format_bytes
+from fcl.units import counted
 
 
 class StopReason(StrEnum):
@@ -72,9 +76,26 @@ class TrainResult:
         """The passes; ``history.to_dataframe()`` is a table of them."""
         return self.model.history
 
+    def facts(self, validation: Mapping[str, Any] | None = None) -> list[Fact]:
+        """How training ended, what is proved about the model, and what it took.
+
+        validation : scores of the model by name, which the lines show too.
+        """
+        passes = passes_text(self.passes, self.model.history)
+        time = time_fact(self.seconds)
+        facts = [Fact("stopped", self.message, str(self.reason)), *trained_facts(self.model)]
+        if text := validation_text(validation):
+            n_rows = (validation or {}).get("n_rows")
+            over = "" if n_rows is None else f" over {counted(n_rows, 'row')}"
+            facts.append(Fact("validation", f"{text}{over}"))
+        return [
+            *facts,
+            time._replace(text=f"{time.text} ({passes})"),
+            memory_fact(self.peak_memory, self.model.options.get("memory")),
+        ]
+
     def _repr_html_(self) -> str:
-        spent = f"{counted(self.passes, 'pass', 'passes')}, peak memory {format_bytes(self.peak_memory)}"
-        return self.model.to_html([("stopped", self.message), ("spent", spent)])
+        return self.model.to_html(chosen(self.facts(), "stopped", "time", "memory"))
 
 
 def end_in_words(
@@ -89,7 +110,7 @@ def end_in_words(
     rounding : relative gap that rounding alone can cause; for the reasons that mention it.
     lacking : what memory the run lacks; for the reason MEMORY.
     """
-    reached = f"relative gap {certificate.gap:.2e}, requested {tol:.2e}"
+    reached = f"relative gap {certificate.gap_text}, requested {tol:g}"
     if certificate.scope is not Scope.FAMILY:
         reached += f", over {certificate.scope_text}"
     return {

@@ -10,7 +10,9 @@ from typing import Any
 
 from fcl.checks import shown
 from fcl.errors import InputError
+from fcl.facts import Fact
 from fcl.plain import plain
+from fcl.units import format_gap
 
 
 class Scope(Enum):
@@ -84,6 +86,34 @@ class Certificate:
         """The fields as JSON values; numbers that are not finite become None."""
         fields = {**asdict(self), "scope": self.scope_text}
         return {name: plain(value) for name, value in fields.items()}
+
+    def facts(self) -> list[Fact]:
+        """Objective, bound, gap with its scope, and violation."""
+        if self.scope is Scope.UNKNOWN:
+            return [Fact("certificate", self.scope_text)]
+        bound = f"{self.bound:.10g}" if math.isfinite(self.bound) else "unknown"
+        if math.isinf(self.objective):
+            words = "unknown: the model was rounded, and these are not its training data"
+            return [Fact("objective", words), Fact("bound", bound, self.bound)]
+        facts = [
+            Fact("objective", f"{self.objective:.10g}", self.objective),
+            Fact("bound", bound, plain(self.bound)),
+            Fact("gap", f"{self.gap_text} relative, over {self.scope_text}", plain(self.gap)),
+        ]
+        # a slope is in units of the L1 norm, of which a refit has next to nothing
+        if self.scope is not Scope.SUPPORT:
+            facts.append(Fact("violation", self.violation_text, plain(self.max_violation)))
+        return facts
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether a lower bound of the objective is known."""
+        return math.isfinite(self.gap)
+
+    @property
+    def gap_text(self) -> str:
+        """The relative gap with three digits."""
+        return format_gap(self.gap)
 
     @property
     def scope_text(self) -> str:

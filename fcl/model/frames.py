@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fcl.checks import shortened
 from fcl.errors import InputError
 from fcl.model.effects import Effect
 
@@ -22,6 +23,10 @@ class FeatureRow(NamedTuple):
     feature: str
     weight: float
     support: int
+
+    def cells(self) -> list[str]:
+        """The texts of the feature in a table."""
+        return [shortened(self.feature), f"{self.weight:+.5g}", f"{self.support:,}"]
 
 
 class OutputFeature(NamedTuple):
@@ -44,6 +49,11 @@ class OutputFeature(NamedTuple):
     output: Any
     weight: float
     support: int
+
+    def cells(self) -> list[str]:
+        """The texts of the weight in a table."""
+        output = shortened(str(self.output))
+        return [shortened(self.feature), output, f"{self.weight:+.5g}", f"{self.support:,}"]
 
 
 def import_pandas() -> Any:

@@ -14,6 +14,7 @@ from fcl.data import DataSet, open_data
 from fcl.data.columns import ColumnRecord, Variant
 from fcl.data.frame import is_frame
 from fcl.errors import InputError, ModelFileError
+from fcl.facts import Fact, chosen, rows_html, table_html
 from fcl.features import family_from_config
 from fcl.files.bundle import HEADER, installed_version, now
 from fcl.files.columns import record_from_header, record_to_header
@@ -26,9 +27,9 @@ from fcl.model.columns import matched, select_columns
 from fcl.model.covariates import CovariateTerm, covariate_margins
 from fcl.model.effects import effects_of
 from fcl.model.explain import Explanation, LinearModel, iter_explanations, iter_values
+from fcl.model.facts import model_facts
 from fcl.model.frames import FeatureRow, OutputFeature, features_frame
 from fcl.model.history import History
-from fcl.model.html import TOP, certificate_facts, features_html, table_html
 from fcl.model.multi_output import (
     OneOutput,
     OutputScorer,
@@ -55,6 +56,8 @@ Offset = str | npt.ArrayLike
 
 #: the default block size of training; a block of windows takes a few MB
 BLOCK_ROWS = 65_536
+#: Features that a notebook shows.
+TOP = 10
 #: Margins of several outputs in a block of rows: 32 MiB.
 BLOCK_MARGINS = 1 << 22
 
@@ -151,23 +154,36 @@ class Model:
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def to_html(self, facts: Iterable[tuple[str, str]] = ()) -> str:
-        """Tables of the certificate, of more facts (name, text), and of the strongest features."""
-        own = [
-            ("features", f"{self.family.name}, {self.n_active:,} active"),
-            ("loss", f"{self.loss}, C {self.C:.6g}"),
+    def facts(self) -> list[Fact]:
+        """What is known about the model: its problem, certificate and origin, as data and in words.
+
+        Returns
+        -------
+        list of Fact
+            Each with a ``name``, a ``text``, and a JSON ``value``.
+
+        Examples
+        --------
+        >>> {fact.name: fact.text for fact in model.facts()}["gap"]  # doctest: +SKIP
+        '0.000343 relative, over all features of the family'
+        """
+        return model_facts(self)
+
+    def to_html(self, facts: Iterable[Fact] = ()) -> str:
+        """Tables of the certificate, of more facts, and of the strongest features."""
+        names = ("features", "loss", "C", "labels", "objective", "bound", "gap", "active")
+        lines = [*chosen(self.facts(), *names, "certificate"), *facts]
+        head = ["feature", *["output"] * (self.n_outputs > 1), "weight", "rows"]
+        features = [row.cells() for row in self.describe(TOP)]
+        covariates = [
+            [name if output is None else f"{name}, {output}", f"{value:+.5g}"]
+            for name, output, value in self.covariate_rows
         ]
-        if self.task is not None:
-            own.append(("outputs", f"{self.n_outputs:,}, each a {self.task.noun}"))
-        lines = [*own, *certificate_facts(self.certificate), *facts]
-        pages = [table_html("fcl model", lines), features_html(self.describe(TOP))]
-        if self.covariates:
-            rows = [
-                (name if output is None else f"{name}, {output}", f"{v:+.5g}")
-                for name, output, v in self.covariate_rows
-            ]
-            pages.append(table_html("covariates, not penalised", rows))
-        return "".join(pages)
+        return (
+            table_html("fcl model", lines)
+            + rows_html("strongest features", head, features)
+            + rows_html("covariates, not penalised", ["covariate", "coefficient"], covariates)
+        )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", History(self.history))

@@ -13,6 +13,7 @@ from fcl.types import Floats
 if TYPE_CHECKING:
     from fcl.data.columns import ColumnRecord
     from fcl.data.dataset import DataSet
+    from fcl.facts import Fact
     from fcl.features.base import Family
 
 
@@ -77,6 +78,9 @@ class Predictor(Protocol):
     @property
     def fcl_version(self) -> str:
         """The version of fcl that trained the model."""
+
+    def facts(self) -> list[Fact]:
+        """What is known about the model, as data and in words."""
 
     def require_probability(self) -> None:
         """Raise InputError unless :meth:`mean` gives probabilities."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fcl import kernels
 from fcl.checks import shown
 from fcl.errors import InputError
+from fcl.facts import Fact
 from fcl.features.rows import RowChunk
 from fcl.options import OnlineOptions
 from fcl.types import Floats
@@ -245,6 +246,10 @@ class Learner(ABC):
     def clipped(self) -> int:
         """Number of weights at an end of the range that the table can hold."""
         return 0
+
+    def facts(self) -> list[Fact]:
+        """What limits the table of weights, as data and in words; nothing without a limit."""
+        return []
 
     def point(self) -> Point:
         """The features with a weight, their weights and the intercept; changes nothing."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fcl import kernels
 from fcl.errors import InputError
+from fcl.facts import Fact
 from fcl.features.rows import RowChunk
 from fcl.online.base import PIECE
 from fcl.online.table import morris
@@ -77,6 +78,14 @@ class Ogd(VectorLearner):
         gravity = o.alpha if len(self.others) else 0.0
         given = (self.rate, gravity, o.l1_ratio, o.intercept, step, self.largest, o.gamma or 0.0)
         return kernels.tables.TableRule(*given, o.seed)
+
+    def facts(self) -> list[Fact]:
+        """As of other learners, and the bits that a table of variable width would take."""
+        facts = super().facts()
+        if self.grid is None or self.options.gamma is None or not facts:
+            return facts
+        bits = f"{self.mean_bits:.3g} bits a weight in a table of variable width"
+        return [*facts, Fact("precision", f"{bits}, {self.grid.bits} in this one", self.mean_bits)]
 
     @property
     def mean_bits(self) -> float:

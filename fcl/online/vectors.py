@@ -18,11 +18,13 @@ import numpy.typing as npt
 from fcl import kernels
 from fcl.checks import shortened
 from fcl.errors import InputError
+from fcl.facts import Fact
 from fcl.files import schema
 from fcl.online.base import PIECE, Learner
 from fcl.online.table import WeightGrid, anonymous, read_pieces, write_pieces
 from fcl.options import OnlineOptions
 from fcl.types import Floats
+from fcl.units import counted
 
 if TYPE_CHECKING:
     pass
@@ -106,6 +108,22 @@ class VectorLearner(Learner):
         if math.isinf(self.largest):
             return 0
         return int(np.count_nonzero(np.abs(self.weights) == self.largest))
+
+    def facts(self) -> list[Fact]:
+        """The grid of the weights, and how many of them are at the ends of their range."""
+        if math.isinf(self.largest):
+            return []
+        at_ends = counted(self.clipped, "weight")
+        if self.grid is None:
+            return [Fact("table", f"{at_ends} at +-{self.largest:g}", self.clipped)]
+        grid, largest = self.grid, self.largest * self.grid.step
+        words = f"{grid.text}, in steps of 2^-{grid.m}; {at_ends} at +-{largest:g}"
+        if self.clipped and largest < grid.largest:
+            words += ", the ends of the range: a larger --max-weight has room for more"
+        elif self.clipped and grid.m:
+            finer = f"--table q{grid.n + 1}.{grid.m - 1}"
+            words += f", the ends of the range: {finer} has room for more"
+        return [Fact("table", words, self.clipped)]
 
     # -- saving --------------------------------------------------------------------------------
 

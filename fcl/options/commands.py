@@ -310,6 +310,8 @@ READERS = (
     _report("data", PATH, "Rows with a target, for scores, effects and examples.", metavar="DATA"),
     _report("groups", TEXT, "Array in DATA with the group of each row.", metavar="NAME"),
     _report("names", PATH, "Text file with the name of a column in each line.", metavar="FILE"),
+    _report("title", TEXT, "Heading of the page; by default the name of MODEL.", default=""),
+    _report("note", TEXT, "A paragraph below the heading, such as what the data are.", default=""),
     _report("save_plots", PATH, "Write the pictures to DIR, as SVG.", metavar="DIR"),
     _report(
         "save_data",

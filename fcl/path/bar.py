@@ -9,6 +9,7 @@ from fcl.drivers.bar import Bar, Progress, as_bar
 from fcl.drivers.events import Event, PassDone
 from fcl.drivers.reporting import Reporter
 from fcl.path.events import PointDone, PointStarted
+from fcl.units import format_gap
 
 
 @contextmanager
@@ -47,7 +48,7 @@ class _OnBar:
                 self._values = {"part": event.part} if event.part else {}
                 self._values["C"] = f"{event.C:.3g}"
             case PassDone():
-                self._values["gap"] = f"{event.gap:.2e}"
+                self._values["gap"] = format_gap(event.gap)
             case PointDone():
                 self._bar.update(1)
                 return

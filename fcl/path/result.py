@@ -5,18 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from fcl.drivers.result import StopReason
+from fcl.facts import C_fact, Fact, chosen, rows_html
 from fcl.model.certificate import Certificate
+from fcl.model.facts import proof_facts
 from fcl.model.model import Model
 from fcl.objective import Loss
-from fcl.path.html import points_html
 from fcl.path.rules import PathStop, best_point, is_no_gain, one_se_point
 from fcl.types import Floats
-from fcl.units import counted
+from fcl.units import counted, score_title
+
+#: Why a path ended, in words.
+REASONS = {
+    PathStop.GRID: "all points are done",
+    PathStop.PATIENCE: "the score has not improved for the last points (--patience)",
+    PathStop.MAX_ACTIVE: "the model has as many features as --max-active allows",
+    PathStop.MAX_TIME: "--max-time was reached",
+    PathStop.INTERRUPTED: "interrupted",
+}
 
 
 @dataclass(frozen=True)
@@ -262,11 +273,47 @@ class PathResult:
             return self.rows()
         return import_module("pandas").DataFrame(self.rows())
 
+    def facts(self) -> list[Fact]:
+        """Why the path ended, which point was chosen and why, and what is proved about it."""
+        point, scores = self.chosen, self.scores
+        rule = {
+            "best": "the best score",
+            "1se": "the smallest C within one standard error of the best",
+        }
+        why = rule[self.select] if scores.known else "the last, since there are no scores"
+        facts = [Fact("stopped", f"{self.reason}: {REASONS[self.reason]}", str(self.reason))]
+        if self.reason is PathStop.GRID and self.best is not None and self.best is self.points[-1]:
+            facts.append(Fact("hint", "the last point has the best score: raise --C-max"))
+        if scores.error_from:
+            facts.append(Fact("errors", f"standard errors from {scores.error_from}"))
+        return [
+            *facts,
+            Fact("chosen", f"point {point.number + 1}: {why}", point.number),
+            C_fact(point.C, point.alpha),
+            *proof_facts(point.model),
+        ]
+
+    def point_cells(self) -> list[list[str]]:
+        """The points as a table of texts, with its head: without scores that nothing measured."""
+        scores = self.scores
+        metric = score_title(scores.metric) if scores.known else ""
+        se = "se" if scores.error_from else ""
+        head = ["point", "C", "active", "objective", "gap", metric, se, "seconds"]
+        rows = [
+            [
+                f"{point.number + 1}", f"{point.C:.4g}", f"{point.active:,}",
+                f"{point.certificate.objective:.6g}", point.certificate.gap_text,
+                score_text(mean), score_text(error), f"{point.seconds:.2f}",
+            ]
+            for point, mean, error in zip(self.points, scores.mean, scores.se, strict=True)
+        ]  # fmt: skip
+        return [list(compress(row, head)) for row in (head, *rows)]
+
     def _repr_html_(self) -> str:
-        rows, chosen = self.rows(), self.chosen
-        title = f"path of {counted(len(rows), 'point')}, end: {self.reason}"
-        points = points_html(title, self.scores.metric, rows, rows[chosen.number])
-        return points + chosen.model.to_html([("chosen", f"point {chosen.number + 1}")])
+        facts = chosen(self.facts(), "stopped", "errors", "chosen")
+        head, *rows = self.point_cells()
+        title = f"path of {counted(len(rows), 'point')}"
+        return rows_html(title, head, rows, self.chosen.number) + self.chosen.model.to_html(facts)
 
     def __repr__(self) -> str:
         points = counted(len(self.points), "point")
@@ -289,3 +336,8 @@ def point_row(point: PathPoint) -> dict[str, Any]:
         "score": point.score,
         "se": point.se,
     }
+
+
+def score_text(score: float) -> str:
+    """A score with six digits; a dash for one that is not known."""
+    return "-" if np.isnan(score) else f"{score:.6g}"

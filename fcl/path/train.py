@@ -308,7 +308,7 @@ def _warn(result: PathResult) -> None:
         warnings.warn(
             f"{len(early)} of {counted(len(result.points), 'point')} ended above the tolerance; "
             "the largest gap is "
-            f"{worst.certificate.gap:.2e}, at C {worst.C:.4g} ({worst.reason}); raise max_passes, "
+            f"{worst.certificate.gap_text}, at C {worst.C:.4g} ({worst.reason}); raise max_passes, "
             "max_time or tol",
             ConvergenceWarning,
             stacklevel=3,
@@ -316,7 +316,7 @@ def _warn(result: PathResult) -> None:
     refit = result.refit
     if refit is not None and not refit.converged:
         warnings.warn(
-            f"the refit ended above the tolerance, at gap {refit.certificate.gap:.2e} ({refit.reason}); "
+            f"the refit ended above the tolerance, at gap {refit.certificate.gap_text} ({refit.reason}); "
             "raise max_passes, tol or refit_alpha",
             ConvergenceWarning,
             stacklevel=3,

@@ -32,24 +32,12 @@ def row_sums(weights: Floats, targets: Floats, predictions: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Sums over the rows of each cell, by increasing group and value.
+    """Sums over the rows of each cell, by increasing group and value."""
 
-    Attributes
-    ----------
-    groups : int64 (k,)
-        Number of the group of the rows.
-    values : float64 (k,)
-        The smallest value that the cell can hold.
-    sums : float64 (k, 6)
-        As ``COLUMNS`` says.
-    exact : bool
-        Whether all rows of a cell have the same value.
-    """
-
-    groups: Ints
-    values: Floats
-    sums: Floats
-    exact: bool
+    groups: Ints  #: (k,), number of the group of the rows
+    values: Floats  #: (k,), the smallest value that the cell can hold
+    sums: Floats  #: (k, 6), as ``COLUMNS`` says
+    exact: bool  #: whether all rows of a cell have the same value
 
     def __len__(self) -> int:
         return len(self.values)
@@ -78,11 +66,7 @@ class Cells:
 class CellSums:
     """Sums over the rows of a stream, by group and value.
 
-    Parameters
-    ----------
-    n_groups : int
-    most : int, optional
-        Cells at most, at least 4 for each group; by default ``MOST_CELLS``, or more for many groups.
+    most : cells at most, at least 4 for each group; by default ``MOST_CELLS``, or more for many groups.
     """
 
     def __init__(self, n_groups: int = 1, most: int | None = None) -> None:
@@ -92,15 +76,7 @@ class CellSums:
         self._waiting: list[tuple[Ints, Ints, Floats]] = []
 
     def add(self, groups: Ints, values: Floats, sums: Floats) -> None:
-        """Add a block of rows.
-
-        Parameters
-        ----------
-        groups : int64 (n,)
-        values : float64 (n,)
-        sums : float64 (n, 6)
-            From :func:`row_sums`.
-        """
+        """Add a block of rows; groups and values are (n,), and sums (n, 6) from :func:`row_sums`."""
         self._waiting.append((groups, _keys(values) >> self._shift, sums))
         if sum(len(part[1]) for part in self._waiting) >= self._most:
             self._merge()
@@ -164,12 +140,8 @@ def ranking_errors(cells: Cells) -> RankingErrors:
 
     The ROC curve of the rows lies in the triangle above, or below, the chord of each cell. The
     precision at a positive row of a cell is at least that with all negative rows of the cell before it,
-    and at most that with all positive rows and no negative row.
-
-    Parameters
-    ----------
-    cells : Cells
-        Of one group, with targets 0 and 1 and rows of both.
+    and at most that with all positive rows and no negative row. Cells are of one group, with targets 0
+    and 1 and rows of both.
     """
     if cells.exact:
         return RankingErrors(0.0, 0.0)

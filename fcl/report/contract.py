@@ -2,126 +2,82 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fcl.checks import shortened
+from fcl.model.outputs import label_text, output_names
 
 if TYPE_CHECKING:
+    from fcl.features.motif import Motif
     from fcl.model import Model
     from fcl.model.predictor import Predictor
     from fcl.report.measured import Measured
-    from fcl.report.outputs import MeasuredOutputs
     from fcl.store import Location
+    from fcl.types import Floats
 
 #: Characters of a feature's description that the page shows.
 LONGEST_NAME = 120
-#: Words for several outputs.
-PLURALS = {"class": "classes", "target": "targets", "label": "labels"}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a table; numbers are float, int or None, everything else is text.
+    """Rows of a table; numbers are float, int or None, everything else is text."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the CSV file of ``--save-data``.
-    head : sequence of str
-        Names of the columns.
-    rows : sequence of sequences
-    caption : str
-    shown : bool
-        Whether the page shows the table; otherwise only the CSV file has it.
-    sortable : bool
-        Whether the page sorts and filters the table. Its last column is folded: the page shows the text
-        before the first colon, and the rest on a click.
-    """
-
-    name: str
+    name: str  #: of the CSV file of ``--save-data``
     head: Sequence[str]
     rows: Sequence[Sequence[Any]]
     caption: str = ""
-    shown: bool = True
+    shown: bool = True  #: whether the page shows the table; otherwise only the CSV file has it
+    #: whether the page sorts and filters the table. Its last column is folded: the page shows the text
+    #: before the first colon, and the rest on a click
     sortable: bool = False
+    marked: int | None = None  #: the row that the page prints in bold
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, with the numbers that it shows.
+    """A picture, with the numbers that it shows."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the SVG file of ``--save-plots``, and of the CSV file of ``--save-data``.
-    svg : str
-        Made by :mod:`fcl.report.figures`.
-    caption : str
-    data : Table or None
-        The plotted numbers.
-    """
-
-    name: str
-    svg: str
+    name: str  #: of the SVG file of ``--save-plots``, and of the CSV file of ``--save-data``
+    #: SVG of each part, made by :mod:`fcl.report.figures`. The page shows them side by side, or one below
+    #: the other where it is narrow
+    panels: Sequence[str]
     caption: str = ""
-    data: Table | None = None
+    data: Table | None = None  #: the plotted numbers
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the page. All text is plain text, which the page escapes.
+    """A section of the page. All text is plain text, which the page escapes."""
 
-    Attributes
-    ----------
-    key : str
-        Identifier in the page, such as ``scores``.
-    title : str
-    lead : str
-        Sentences below the title.
-    facts : sequence of (name, text)
-    blocks : sequence of Figure or Table
-        In the order of the page.
-    notes : sequence of str
-        Paragraphs at the end.
-    """
-
-    key: str
+    key: str  #: identifier in the page, such as ``scores``
     title: str
-    lead: str = ""
+    lead: str = ""  #: sentences below the title
     facts: Sequence[tuple[str, str]] = ()
-    blocks: Sequence[Figure | Table] = ()
-    notes: Sequence[str] = ()
+    blocks: Sequence[Figure | Table] = ()  #: in the order of the page
+    notes: Sequence[str] = ()  #: paragraphs at the end
+    folded: bool = False  #: whether the page shows the section only on a click
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the sections of one report share.
+    """What the sections of one report share."""
 
-    Attributes
-    ----------
-    model : Model
-    path : Path
-        The model file; a section may look for folders beside it, such as checkpoints.
-    checksum : str
-        SHA-256 of the model file, hex.
-    names : sequence of str or None
-        Names of the columns of the rows, if the user gave them.
-    measured : Measured or None
-        Measured on rows of data; None without data, and for a model of several outputs.
-    outputs : MeasuredOutputs or None
-        Measured on rows of data for a model of several outputs.
-    """
-
-    model: Model
-    path: Location
-    checksum: str
-    names: Sequence[str] | None = None
-    measured: Measured | None = None
-    outputs: MeasuredOutputs | None = None
+    predictor: Predictor  #: the model, which may be a stagewise model
+    path: Location  #: the model file; a section may look for folders beside it, such as checkpoints
+    checksum: str  #: SHA-256 of the model file, hex
+    names: Sequence[str] | None = None  #: of the columns of the rows, if the user gave them
+    measured: Measured | None = None  #: on rows of data; None without data
     _words: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Model:
+        """The model, for sections about models of :func:`fcl.train` alone."""
+        return cast("Model", self.predictor)
 
     def feature(self, index: int) -> str:
         """The description of an active feature, by its index in ``model.ids``."""
@@ -134,56 +90,55 @@ class Context:
         return self._words[index]
 
     @cached_property
+    def weights(self) -> Floats:
+        """The weights of the features of each output, float64 (k, K)."""
+        return self.model.weights.reshape(-1, self.model.n_outputs)
+
+    @cached_property
+    def motifs(self) -> list[Motif | None]:
+        """The pattern of each active feature; None for features that are not patterns of letters."""
+        return [self.model.family.motif(int(feature)) for feature in self.model.ids]
+
+    @cached_property
     def origin(self) -> int:
         """The position in a window that descriptions of the features call 0."""
-        motifs = (self.model.family.motif(int(feature)) for feature in self.model.ids)
-        return next((m.origin for m in motifs if m is not None and m.start is not None), 0)
+        return next((m.origin for m in self.motifs if m is not None and m.start is not None), 0)
+
+    @cached_property
+    def outputs(self) -> list[str]:
+        """A heading for each output: its name, or its number after the noun."""
+        model = self.predictor
+        if model.n_outputs == 1:
+            return [""]
+        names = [name_text(name) for name in output_names(model)]
+        return names if model.labels is not None else [f"{model.noun} {name}" for name in names]
 
     @property
-    def of_outputs(self) -> OutputsContext:
-        """What sections about several outputs of any model share."""
-        return OutputsContext(self.model, self.path, self.checksum, self.outputs)
+    def nouns(self) -> str:
+        """What the outputs are, in the plural."""
+        return {"class": "classes"}.get(self.predictor.noun, f"{self.predictor.noun}s")
 
     @property
     def labels(self) -> tuple[str, str]:
         """The negative and the positive label of a model of one output, as text."""
         labels = self.model.labels or ("smaller", "larger")
-        negative, positive = (_label_text(label) for label in labels)
+        negative, positive = (name_text(label_text(label)) for label in labels)
         return negative, positive
 
-
-@dataclass(frozen=True)
-class OutputsContext:
-    """What the sections about a model of several outputs, or of another format, share.
-
-    Attributes
-    ----------
-    model : Predictor
-    path : Path
-        The model file.
-    checksum : str
-        SHA-256 of the model file, hex.
-    measured : MeasuredOutputs or None
-        Measured on rows of data; None without data.
-    """
-
-    model: Predictor
-    path: Location
-    checksum: str
-    measured: MeasuredOutputs | None = None
-
-
-def output_title(noun: str, name: str, named: bool) -> str:
-    """The heading of an output: its name, or its number after the noun."""
-    return name if named else f"{noun} {name}"
-
-
-def _label_text(label: Any) -> str:
-    """A label; a whole number without a decimal point, however the data store it."""
-    whole = isinstance(label, float) and label.is_integer()
-    return name_text(f"{label:.0f}" if whole else str(label))
+    @property
+    def directions(self) -> tuple[str, str]:
+        """What negative and positive weights of one output do, in words."""
+        if self.model.n_outputs == 1 and self.model.labels is not None:
+            negative, positive = self.labels
+            return f"towards {negative}", f"towards {positive}"
+        return "lower the prediction", "raise the prediction"
 
 
 def name_text(text: str) -> str:
     """A name from a file or a user's class as one short line of printable characters."""
     return shortened(text, LONGEST_NAME)
+
+
+def number(value: Any) -> float:
+    """A number among the options of a model, which may come from a stranger; NaN for anything else."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else math.nan

@@ -23,7 +23,7 @@ _SEPARATORS = frozenset(',"\t\r\n')
 def plot_files(sections: Sequence[Section]) -> dict[str, str]:
     """File name -> SVG of each picture."""
     return {
-        f"{block.name}.svg": standalone(block.svg)
+        f"{block.name}.svg": standalone(block.panels)
         for section in sections
         for block in section.blocks
         if isinstance(block, Figure)

@@ -10,7 +10,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,9 @@ COLOURS = {
     "#060606": ("--page", "#ffffff"),
 }
 INK, FAINT, ACCENT, SECOND, THIRD, PAGE = COLOURS
+
+#: Inches of the width of a panel. Two panels fill the page, and one fills the page of a telephone.
+PANEL = 4.5
 
 _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text
@@ -61,6 +64,7 @@ _TAG = re.compile(r"<[^>]*>")  # everything else is text, such as names, which s
 _PLACEHOLDER = re.compile("|".join(COLOURS))
 _REFERENCE = re.compile(r'url\(#([^)"]+)\)|href="#([^"]+)"')
 _IDENTIFIER = re.compile(r' id="([^"]*)"')
+_SIZE = {name: re.compile(rf'<svg[^>]* {name}="([\d.]+)pt"') for name in ("width", "height")}
 _LONG_NUMBER = re.compile(r"(?<=\d)\.(\d{2})\d+(?=[ \"\n,)])")
 
 
@@ -69,25 +73,13 @@ class Drawing:
 
     def __init__(self, figure: Figure, axes: Any) -> None:
         self.figure = figure
-        #: the only axes, or an array of axes
         self.axes = axes
         self.svg = ""
 
 
 @contextmanager
-def drawing(
-    width: float, height: float, rows: int = 1, columns: int = 1, **more: Any
-) -> Iterator[Any]:
-    """Yield a :class:`Drawing` of ``width`` by ``height`` inches.
-
-    Parameters
-    ----------
-    width, height : float
-    rows, columns : int
-        Numbers of axes.
-    **more
-        Arguments of matplotlib's ``Figure.subplots``.
-    """
+def drawing(width: float, height: float) -> Iterator[Any]:
+    """Yield a :class:`Drawing` of ``width`` by ``height`` inches."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -96,7 +88,7 @@ def drawing(
         matplotlib.rcdefaults()  # a user's matplotlibrc must not change the bytes
         matplotlib.rcParams.update(_STYLE)
         figure = Figure(figsize=(width, height), layout="constrained")
-        drawn = Drawing(figure, figure.subplots(rows, columns, **more))
+        drawn = Drawing(figure, figure.subplots())
         yield drawn
         drawn.svg = _svg(figure)
 
@@ -129,17 +121,64 @@ def themed(svg: str) -> str:
 
 
 def _width(attribute: re.Match[str]) -> str:
-    """The largest width of a drawing, and the smallest one at which its letters can be read."""
-    most = float(attribute[1])
-    return f' style="max-width: {most:g}pt; min-width: {0.7 * most:g}pt"'
+    """How a panel grows and shrinks; a wide one only as long as its letters can be read."""
+    own = float(attribute[1])
+    least = 0.7 * own if own > 72.0 * PANEL else 0.0
+    return (
+        f' style="flex: 1 1 {0.76 * own:g}pt; max-width: {1.3 * own:g}pt; min-width: {least:g}pt"'
+    )
 
 
-def standalone(svg: str) -> str:
-    """A drawing as an SVG file of its own, on white, so that dark pages can show it."""
-    svg = _coloured(svg, {key: colour for key, (_, colour) in COLOURS.items()})
-    head, end, rest = svg.partition(">")
-    paper = f'<rect width="100%" height="100%" fill="{COLOURS[PAGE][1]}"/>'
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{head}{end}\n {paper}{rest}'
+def standalone(panels: Sequence[str]) -> str:
+    """The panels of a picture as one SVG file on white, so that dark pages can show it."""
+    colours = {key: colour for key, (_, colour) in COLOURS.items()}
+    columns = min(len(panels), 2)
+    sizes = [[float(_SIZE[name].search(svg)[1]) for name in _SIZE] for svg in panels]  # type: ignore[index]
+    width = max(w for w, _ in sizes)
+    placed, top = [], 0.0
+    for first in range(0, len(panels), columns):
+        for column, svg in enumerate(panels[first : first + columns]):
+            place = f'<svg x="{column * width:g}" y="{top:g}"'
+            placed.append(_coloured(svg, colours).replace("<svg", place, 1).replace('pt"', '"'))
+        top += max(h for _, h in sizes[first : first + columns])
+    across, body = columns * width, "\n".join(placed)
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" '
+        f'width="{across:g}pt" height="{top:g}pt" viewBox="0 0 {across:g} {top:g}">\n'
+        f'<rect width="100%" height="100%" fill="{COLOURS[PAGE][1]}"/>\n{body}\n</svg>\n'
+    )
+
+
+#: Characters of a name that is beside its bar; longer ones are above it, up to the second number.
+BESIDE, MOST_CHARACTERS = 22, 64
+
+
+def bars(names: Sequence[str], values: Sequence[float], title: str, most: float = 0.0) -> str:
+    """A panel of horizontal bars with their names, in two colours by the sign of the value.
+
+    most : the |value| that fills the panel; 0 for the largest one.
+    """
+    texts = [short(name, MOST_CHARACTERS) for name in names]
+    above = max(map(len, texts), default=0) > BESIDE
+    n = max(1, len(texts))
+    with drawing(PANEL, 0.75 + (0.36 if above else 0.22) * n) as drawn:
+        axes = drawn.axes
+        at = list(range(n - 1, n - 1 - len(texts), -1))
+        colours = [ACCENT if value > 0.0 else SECOND for value in values]
+        low = at if not above else [y - 0.22 for y in at]
+        axes.barh(low, values, height=0.42 if above else 0.7, color=colours, alpha=0.85)
+        axes.axvline(0.0, color=INK, linewidth=0.6)
+        if most:
+            right = 1.05 * most if not values or values[0] > 0.0 else 0.0
+            axes.set_xlim(right - 1.05 * most, right)
+        axes.set_yticks([] if above else at, [] if above else texts)
+        axes.set(title=title, ylim=(-0.6, n - 0.4))
+        axes.grid(axis="y", visible=False)
+        axes.locator_params(axis="x", nbins=5)
+        for y, text in zip(at, texts if above else [], strict=False):
+            axes.text(0.0, y + 0.2, text, transform=axes.get_yaxis_transform(), va="center")
+    svg: str = drawn.svg
+    return svg
 
 
 def short(name: str, most: int = 40) -> str:

@@ -12,23 +12,10 @@ BLOCK_ROWS = 65_536
 
 
 class Groups:
-    """Names and numbers of the groups of rows.
+    """Names and numbers of the groups of rows; raises InputError unless each row has one value.
 
-    Parameters
-    ----------
-    values : (n,) or (n, 1)
-        The group of each row: text, bytes or numbers.
-    n_rows : int
-
-    Attributes
-    ----------
-    names : list of str
-        By number; sorted as numbers if the groups are numbers, and as text otherwise.
-
-    Raises
-    ------
-    InputError
-        There is not one value for each row.
+    values : the group of each row, (n,) or (n, 1) of text, bytes or numbers. ``names`` has them sorted,
+    as numbers or as text.
     """
 
     def __init__(self, values: np.ndarray, n_rows: int) -> None:

@@ -40,19 +40,7 @@ def occurrences(motif: Motif, text: str) -> list[tuple[int, str]]:
 def letter_contributions(
     text: str, contributions: Iterable[tuple[Motif, float]]
 ) -> npt.NDArray[np.float64]:
-    """The contribution of each letter of a window.
-
-    Parameters
-    ----------
-    text : str
-        The window.
-    contributions : iterable of (Motif, float)
-        Patterns that occur in the window, and what they add to its margin.
-
-    Returns
-    -------
-    float64 (len(text),)
-    """
+    """What patterns that occur in a window add to its margin, by letter: float64 (len(text),)."""
     out = np.zeros(len(text))
     for motif, value in contributions:
         places = occurrences(motif, text)

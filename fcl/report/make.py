@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fcl.checks import shortened
 from fcl.errors import InputError
 from fcl.model import Model, load_model
-from fcl.report.contract import Context, OutputsContext, Section, name_text
+from fcl.report.contract import Context, Section
 from fcl.report.export import data_files, plot_files
 from fcl.report.extras import check_extras
 from fcl.report.measured import measure
-from fcl.report.outputs import measure_outputs
 from fcl.report.page import render
-from fcl.report.sections import output_sections, sections, stagewise_sections
+from fcl.report.sections import sections
 from fcl.store import locate, open_file
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
+
+#: Characters of a heading and of a note.
+LONGEST_TITLE, LONGEST_NOTE = 200, 4_000
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ def make_report(
     *,
     groups: np.ndarray | None = None,
     names: Sequence[str] | None = None,
+    title: str = "",
+    note: str = "",
     trusted: Collection[str] = (),
 ) -> Report:
     """Report on a model file. The same file and data give the same bytes.
@@ -70,6 +75,10 @@ def make_report(
         The group of each row, such as its chromosome.
     names : sequence of str, optional
         Names of the columns of the rows.
+    title : str, optional
+        Heading of the page; by default the name of the file.
+    note : str, optional
+        A paragraph below the heading, such as what the data are and who asks.
     trusted : collection of str
         Modules that the file may import, as for :func:`fcl.load_model`.
 
@@ -91,18 +100,12 @@ def make_report(
             f"names: expected {_width(data):,} names, one for each column of {data.name}, got "
             f"{len(names):,}"
         )
-    if not isinstance(model, Model):
-        if groups is not None or names is not None:
-            raise InputError("groups and names are for models of fcl train; leave them out")
-        outputs = None if data is None else measure_outputs(model, data)
-        made = stagewise_sections(OutputsContext(model, locate(path), checksum, outputs))
-    elif model.n_outputs > 1:
-        outputs = None if data is None else measure_outputs(model, data, groups)
-        made = output_sections(Context(model, locate(path), checksum, names, outputs=outputs))
-    else:
-        measured = None if data is None else measure(model, data, groups)
-        made = sections(Context(model, locate(path), checksum, names, measured))
-    return Report(render(name_text(locate(path).name), made), made)
+    if not isinstance(model, Model) and (groups is not None or names is not None):
+        raise InputError("groups and names are for models of fcl train; leave them out")
+    measured = None if data is None else measure(model, data, groups)
+    made = sections(Context(model, locate(path), checksum, names, measured))
+    heading = shortened(title or locate(path).name, LONGEST_TITLE)
+    return Report(render(heading, made, note[:LONGEST_NOTE]), made)
 
 
 def _checksum(path: str | os.PathLike[str]) -> str:

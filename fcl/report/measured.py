@@ -13,143 +13,164 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl.data.open import open_columns
 from fcl.errors import InputError
 from fcl.features.windows import LETTERS
+from fcl.model import Model
 from fcl.model.labels import encoded_target
+from fcl.parallel import one_blas_thread
 from fcl.report.columns import FeatureStats, feature_stats
 from fcl.report.groups import Groups
-from fcl.report.predictions import Predictions, PredictionSums
+from fcl.report.predictions import Predictions, PredictionSums, kind_of
 from fcl.types import Floats
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
-    from fcl.model import Model
+    from fcl.data.base import RowReader
+    from fcl.model.predictor import Predictor
 
 
 #: The number of letters with an effect: A, C, G, T, without the unknown one.
 N_LETTERS = len(LETTERS) - 1
-#: Rows of a block of the first pass.
+#: Rows of a block of the first pass, and rows times outputs.
 BLOCK_ROWS = 8_192
+BLOCK_NUMBERS = 1 << 18
+#: Outputs whose letters have effects.
+MOST_LETTERED = 256
 
 
 @dataclass(frozen=True, eq=False)
 class LetterEffects:
     """The mean margin of the rows with a letter at a position, minus the mean margin of all rows.
 
-    Attributes
-    ----------
-    effects : float64 (L, 4)
-        For A, C, G, T; 0 for a letter that does not occur at the position.
-    weights : float64 (L, 4)
-        Sum of the sample weights of the rows with the letter.
+    Margins of classes count less their mean over the classes.
     """
 
-    effects: Floats
-    weights: Floats
+    effects: Floats  #: (L, 4, K) for A, C, G, T; 0 for a letter that does not occur at the position
+    weights: Floats  #: (L, 4), sum of the sample weights of the rows with the letter
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Predictions and statistics of the rows of a data set.
-
-    Attributes
-    ----------
-    data : DataSet
-    is_training : bool
-        Whether these are the rows on which the model was trained.
-    predictions : Predictions
-    letters : LetterEffects or None
-        None unless rows are windows of letters.
-    features : FeatureStats
-    """
+    """Predictions and statistics of the rows of a data set."""
 
     data: DataSet
-    is_training: bool
+    is_training: bool  #: whether these are the rows on which the model was trained
     predictions: Predictions
-    letters: LetterEffects | None
-    features: FeatureStats
+    letters: LetterEffects | None  #: None unless rows are windows of letters
+    features: FeatureStats | None  #: None for stagewise models
+    row_names: RowReader[np.ndarray] | None = None  #: the array ``obs/name`` of the data, if any
 
 
-def measure(model: Model, data: DataSet, groups: np.ndarray | None = None) -> Measured:
-    """Measure a model on the rows of a data set.
+def measure(model: Predictor, data: DataSet, groups: np.ndarray | None = None) -> Measured:
+    """Measure a model on the rows of a data set, in groups of rows if ``groups`` (n,) names them.
 
-    Parameters
-    ----------
-    model : Model
-    data : DataSet
-        With a target.
-    groups : (n,), optional
-        The group of each row.
-
-    Raises
-    ------
-    InputError
-        The data have no target, a label that the model does not know, or rows unlike the training rows;
-        or there is not one group for each row.
+    Raises InputError if the data have no target, a label that the model does not know, or rows unlike the
+    training rows; or if there is not one group for each row.
     """
+    source = data.source
     data = model.opened(data)
     known = None if groups is None else Groups(groups, data.n_rows)
-    for start in range(0, data.n_rows, BLOCK_ROWS):  # before the rows are read, which takes long
-        _targets(model, data, start, start + BLOCK_ROWS)
-    predictions, letters = _predictions(model, data, known)
+    targets = _Targets(model, data)
+    predictions, letters = _predictions(model, data, targets, known)
+    names = {} if source is None else open_columns(source, {"name": "obs/name"}, data.n_rows)
     return Measured(
         data=data,
         is_training=data.fingerprint() == model.fingerprint,
         predictions=predictions,
         letters=letters,
-        features=feature_stats(model, data),
+        features=feature_stats(model, data) if isinstance(model, Model) else None,
+        row_names=names.get("name"),
     )
 
 
-def _targets(model: Model, data: DataSet, start: int, stop: int) -> Floats:
-    """The targets of a range of rows, float64 (n,); InputError for an unknown label."""
-    if data.target is None:
-        raise InputError(
-            f"{data.name}: expected a target to compare predictions with, got none; name its array (--y)"
-        )
-    values = data.target[start:stop]
-    rows = np.arange(start, start + len(values))
-    return encoded_target(model, values, data.target_name, rows)
+class _Targets:
+    """The encoded targets of a range of rows; all are validated first, since reading rows takes long."""
+
+    def __init__(self, model: Predictor, data: DataSet) -> None:
+        if data.target is None:
+            raise InputError(
+                f"{data.name}: expected a target to compare predictions with, got none; name its array "
+                "(--y)"
+            )
+        self._model, self._data, self._target = model, data, data.target
+        # the targets of several outputs are kept; of one output, they would take 8 bytes for each row
+        self._kept = None if model.n_outputs == 1 else self._encoded(0, data.n_rows)
+        for start in range(0, data.n_rows, BLOCK_ROWS):
+            self(start, start + BLOCK_ROWS)
+
+    def __call__(self, start: int, stop: int) -> Floats:
+        """Targets as :func:`fcl.model.labels.encoded_target` gives them."""
+        return self._encoded(start, stop) if self._kept is None else self._kept[start:stop]
+
+    def _encoded(self, start: int, stop: int) -> Floats:
+        values = self._target[start:stop]
+        rows = np.arange(start, start + len(values))
+        return encoded_target(self._model, values, self._data.target_name, rows)
 
 
 def _predictions(
-    model: Model, data: DataSet, groups: Groups | None
+    model: Predictor, data: DataSet, targets: _Targets, groups: Groups | None
 ) -> tuple[Predictions, LetterEffects | None]:
     """Sums over the predictions of all rows and, for windows, the effects of letters."""
-    added = model.added_margins(data)
-    family = model.family
-    margins_of = model.scorer()
+    added, margins_of, family, K = (
+        model.added_margins(data),
+        model.scorer(),
+        model.family,
+        model.n_outputs,
+    )
     predictions = PredictionSums(model, groups)
-    letters = _LetterSums() if family.row_kind == "sequences" else None
-    block_rows = min(BLOCK_ROWS, family.most_block_rows())
-    for start, stop, block in family.read_rows(data.rows, block_rows):
+    letters = None
+    if family.row_kind == "sequences" and K <= MOST_LETTERED:
+        letters = _LetterSums(centred=kind_of(model) == "class")
+    most = max(64, BLOCK_NUMBERS // K // 64 * 64)
+    for start, stop, block in family.read_rows(
+        data.rows, min(BLOCK_ROWS, most, family.most_block_rows())
+    ):
         margins = margins_of(block)
         if added is not None:
-            margins += added[start:stop]
+            margins = margins + added[start:stop].reshape(margins.shape)
         weights = np.ones(stop - start) if data.weights is None else data.weights[start:stop]
-        predictions.add(_targets(model, data, start, stop), margins, weights)
+        predictions.add(targets(start, stop), margins, weights)
         if letters is not None:
-            letters.add(block, margins, weights)
+            letters.add(block, margins.reshape(stop - start, -1), weights)
     return predictions.predictions(), None if letters is None else letters.effects()
 
 
 class _LetterSums:
-    """Sums of weights and margins for each letter at each position."""
+    """Sums of weights and of the margins of all outputs for each letter at each position.
 
-    def __init__(self) -> None:
-        self.weights = self.margins = np.zeros((0, 0))
+    centred : whether margins count less their mean over the outputs.
+    """
+
+    def __init__(self, centred: bool) -> None:
+        self._centred = centred
+        self._weights = np.zeros((0, 0))
+        self._margins = np.zeros((0, 0, 0))
 
     def add(self, codes: npt.NDArray[np.uint8], margins: Floats, weights: Floats) -> None:
-        if not self.weights.size:
-            self.weights, self.margins = np.zeros((2, codes.shape[1], N_LETTERS + 1))
-        totals = weights * margins
-        for position, letters in enumerate(np.ascontiguousarray(codes.T)):
-            self.weights[position] += np.bincount(letters, weights, N_LETTERS + 1)
-            self.margins[position] += np.bincount(letters, totals, N_LETTERS + 1)
+        length, K = codes.shape[1], margins.shape[1]
+        if not self._weights.size:
+            self._weights = np.zeros((N_LETTERS + 1, length))
+            self._margins = np.zeros((N_LETTERS + 1, length, K))
+        if self._centred:
+            margins = margins - margins.mean(axis=1, keepdims=True)
+        weighted = weights[:, None] * margins
+        with one_blas_thread():  # the number of threads changes the rounding
+            for letter in range(N_LETTERS + 1):
+                has = (codes == letter).astype(np.float64)
+                self._weights[letter] += weights @ has
+                self._margins[letter] += has.T @ weighted
 
     def effects(self) -> LetterEffects:
         """The effects; unknown letters count in the mean alone."""
-        mean = self.margins.sum() / self.weights.sum()
-        weights, margins = self.weights[:, :N_LETTERS], self.margins[:, :N_LETTERS]
-        means = np.divide(margins, weights, out=np.full_like(margins, mean), where=weights > 0.0)
+        mean = self._margins[:, 0].sum(axis=0) / self._weights[:, 0].sum()
+        weights = self._weights[:N_LETTERS].T
+        margins = self._margins[:N_LETTERS].transpose(1, 0, 2)  # (L, 4, K)
+        means = np.divide(
+            margins,
+            weights[:, :, None],
+            out=np.broadcast_to(mean, margins.shape).copy(),
+            where=weights[:, :, None] > 0.0,
+        )
         return LetterEffects(means - mean, weights)

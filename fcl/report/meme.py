@@ -29,18 +29,8 @@ def meme_text(model: Model, top: int) -> str:
     """The strongest patterns as position-weight matrices: fixed letters have probability 1.
 
     A pattern that has weights at several positions is one motif, at the position of its largest |weight|.
-    Its second name has the position and the weight.
-
-    Parameters
-    ----------
-    model : Model
-    top : int
-        Largest number of motifs.
-
-    Raises
-    ------
-    InputError
-        The model has no features that are patterns of letters, or `top` is 0.
+    Its second name has the position and the weight. Raises InputError for a model without patterns of
+    letters, or if ``top`` is 0.
     """
     if top < 1:
         raise InputError("motifs in MEME format: expected at least one motif (--top), got 0")

@@ -14,18 +14,18 @@ from importlib.resources import files
 from typing import Any
 
 from fcl.plain import plain
-from fcl.report.contract import Figure, Section, Table
+from fcl.report.contract import Section, Table
 from fcl.report.figures import themed
+from fcl.units import format_gap, format_share
+
+#: Characters from which on a text is long.
+LONG_TEXT = 14
 
 
-def render(title: str, sections: Sequence[Section]) -> str:
-    """The page as HTML.
+def render(title: str, sections: Sequence[Section], note: str = "") -> str:
+    """The page as HTML; the first section answers what the page is about, below title and note.
 
-    Parameters
-    ----------
-    title : str
-    sections : sequence of Section
-        Their texts are foreign; the pictures come from :mod:`fcl.report.figures`.
+    All texts are foreign; the pictures come from :mod:`fcl.report.figures`.
     """
     from jinja2 import Environment, StrictUndefined
     from jinja2.utils import htmlsafe_json_dumps
@@ -36,8 +36,8 @@ def render(title: str, sections: Sequence[Section]) -> str:
     )
     script = _read("page.js")
 
-    def drawn(figure: Figure) -> Markup:
-        return Markup(themed(figure.svg))
+    def drawn(panel: str) -> Markup:
+        return Markup(themed(panel))
 
     def island(table: Table) -> Any:
         # escapes of letters beyond ASCII would take up to 12 bytes each
@@ -47,6 +47,7 @@ def render(title: str, sections: Sequence[Section]) -> str:
     template = environment.from_string(_read("page.html.j2"))
     return template.render(
         title=title,
+        note=note,
         sections=sections,
         style=Markup(_read("page.css")),
         script=Markup(script),
@@ -55,6 +56,7 @@ def render(title: str, sections: Sequence[Section]) -> str:
         island=island,
         cell=cell,
         is_text=lambda value: isinstance(value, str),
+        kind=_kind,
     )
 
 
@@ -67,13 +69,27 @@ def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def cell(value: Any) -> str:
-    """A value of a table as text: numbers with four significant digits, unknown ones empty."""
+def _kind(value: Any) -> str:
+    """The class of a cell: long texts need room where the page is narrow."""
+    if not isinstance(value, str):
+        return "number"
+    return "text" if len(value) > LONG_TEXT else "word"
+
+
+#: Columns whose numbers have a form of their own.
+FORMATS = {"gap": format_gap, "share of the score": format_share}
+
+
+def cell(value: Any, column: str = "") -> str:
+    """A value of a table as text: numbers with at most four significant digits, unknown ones empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
+    if column in FORMATS:
+        return FORMATS[column](value)
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
         whole = abs(value) < 1e15 and (abs(value) >= 1e3 or value.is_integer())
-        return f"{value:,.0f}" if whole else f"{value:.4g}"
+        small = 0.0 < abs(value) < 1e-4
+        return f"{value:,.0f}" if whole else f"{value:.{2 if small else 4}g}"
     return str(value)

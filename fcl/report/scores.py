@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fcl.path.rules import is_no_gain
 from fcl.report.cells import Cells
 from fcl.types import Floats
 
@@ -17,6 +18,8 @@ from fcl.types import Floats
 MOST_POINTS = 400
 #: Standard normal quantile of a two-sided interval of 95 %.
 Z95 = 1.959963984540054
+#: Samples of the bootstrap: enough for the first digit of a standard error.
+REPLICATES = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +65,131 @@ class Confusion:
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Rows in quantile bins of their predictions; all arrays are float64 (bins,).
+    """Rows in quantile bins of their predictions; all arrays are float64 (bins,)."""
 
-    Attributes
-    ----------
-    predicted, observed : float64
-        Weighted means of prediction and target.
-    low, high : float64
-        Interval of 95 % of the observed mean.
-    rows : float64
-        Number of rows.
+    predicted: Floats  #: weighted means of the prediction
+    observed: Floats  #: weighted means of the target
+    low: Floats  #: ends of an interval of 95 % of the observed mean
+    high: Floats
+    rows: Floats  #: number of rows
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number measured on rows, with its standard error over samples of such rows."""
+
+    value: float
+    error: float
+
+    @property
+    def text(self) -> str:
+        """The number with four digits."""
+        return f"{self.value:z.4f}"
+
+    @property
+    def share_interval(self) -> str:
+        """An interval of 95 % of a number between 0 and 1, in words; empty if it is not known."""
+        spread = self.value * (1.0 - self.value)
+        if not (spread > 0.0 and self.error > 0.0):
+            return ""
+        # on the scale of log odds, on which no end leaves the range
+        middle, half = np.log(self.value / (1.0 - self.value)), Z95 * self.error / spread
+        low, high = (1.0 / (1.0 + np.exp(-end)) for end in (middle - half, middle + half))
+        return _range(float(low), float(high))
+
+    @property
+    def interval(self) -> str:
+        """An interval of 95 %, in words; empty if it is not known."""
+        half = Z95 * self.error
+        return _range(self.value - half, self.value + half) if half > 0.0 else ""
+
+
+def _range(low: float, high: float) -> str:
+    """Two ends with the digits that tell them apart, at least two."""
+    digits = int(np.clip(np.ceil(-np.log10(high - low)) + 1, 2, 6))
+    return f"{low:z.{digits}f} to {high:z.{digits}f}"
+
+
+def areas(cells: Cells) -> tuple[float, float]:
+    """AUPRC and AUROC of one output; NaN unless there are rows of both labels."""
+    positive = cells.column("target")
+    return _areas(positive, cells.column("weight") - positive)
+
+
+def _areas(positive: Floats, negative: Floats) -> tuple[float, float]:
+    """AUPRC and AUROC from the weights in cells of increasing value."""
+    hits, misses = np.cumsum(positive[::-1]), np.cumsum(negative[::-1])
+    if not len(hits) or not (hits[-1] > 0.0 and misses[-1] > 0.0):
+        return np.nan, np.nan
+    share = positive[::-1] / hits[-1]
+    with np.errstate(invalid="ignore"):  # 0 / 0 in leading cells without weight
+        precision = np.nan_to_num(hits / (hits + misses))
+    later = misses[-1] - misses + negative[::-1] / 2.0
+    return float(share @ precision), float(share @ later) / float(misses[-1])
+
+
+def ranking(cells: Cells) -> tuple[Estimate, Estimate]:
+    """AUPRC and AUROC of one output with standard errors, by a Poisson bootstrap of the rows.
+
+    Each row counts a Poisson number of times (Chamandy et al. 2012, "Estimating uncertainty for massive
+    data streams"). The rows of a cell get their mean weight.
+    """
+    rows, weight = cells.column("rows"), cells.column("weight")
+    positive = rows * cells.column("target") / weight
+    rates, scale = np.stack([positive, rows - positive]), weight / rows
+    random = np.random.default_rng(0)
+    samples = [_areas(*(random.poisson(rates) * scale)) for _ in range(REPLICATES)]
+    errors = np.nanstd(samples, axis=0, ddof=1) if np.isfinite(samples).any() else (np.nan,) * 2
+    auprc, auroc = (Estimate(*pair) for pair in zip(areas(cells), map(float, errors), strict=True))
+    return auprc, auroc
+
+
+def explained_share(residuals: Cells) -> Estimate:
+    """R squared of one output with a standard error, by a Poisson bootstrap of the rows.
+
+    Residuals that share a cell count as equal, which changes the sums by little.
+    """
+    rows = residuals.column("rows")
+    weight, target = residuals.column("weight"), residuals.column("target")
+    sums = np.stack(
+        [weight, target, residuals.column("squared_target"), weight * residuals.values**2]
+    )
+
+    def share(total: Floats) -> float:
+        spread = total[2] - total[1] ** 2 / total[0]
+        return float(1.0 - total[3] / spread) if spread > 0.0 else np.nan
+
+    random = np.random.default_rng(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        samples = [share(sums @ (random.poisson(rows) / rows)) for _ in range(REPLICATES)]
+        error = float(np.nanstd(samples, ddof=1)) if np.isfinite(samples).any() else np.nan
+        return Estimate(share(sums.sum(axis=1)), error)
+
+
+def share_of(value: float, rows: float, squared: float) -> Estimate:
+    """A share of rows with its standard error; rows, squared : sums of weights and of their squares."""
+    effective = rows**2 / squared
+    return Estimate(value, float(np.sqrt(max(value * (1.0 - value), 0.0) / effective)))
+
+
+class Answer:
+    """How good the model is by one score, beside the score ``empty`` of a model without features.
+
+    ``interval`` is one of 95 % in words; ``no_gain`` says whether the model is not clearly better.
     """
 
-    predicted: Floats
-    observed: Floats
-    low: Floats
-    high: Floats
-    rows: Floats
+    def __init__(self, name: str, estimate: Estimate, empty: float, words: str) -> None:
+        self.name, self.estimate, self.empty, self._words = name, estimate, empty, words
+        shares = name != "R squared"
+        self.interval = estimate.share_interval if shares else estimate.interval
+        error = estimate.error if estimate.error > 0.0 else np.nan
+        self.no_gain = is_no_gain(estimate.value, empty, error, higher_is_better=True)
+
+    @property
+    def text(self) -> str:
+        """The score, its interval and the score without features."""
+        interval = f"95 % interval {self.interval}; " if self.interval else ""
+        return f"{self.estimate.text} ({interval}{self._words} has {self.empty:.4g})"
 
 
 def precision_recall(y: Floats, margins: Floats, weights: Floats) -> Curve:
@@ -134,10 +245,7 @@ def confusion_at(
 
 
 def quantile_bins(predicted: Floats, weights: Floats, most: int = 10) -> npt.NDArray[np.int64]:
-    """The number of the quantile bin of each row, int64 (n,), by sample weight.
-
-    Equal predictions are in one bin, so there may be fewer than ``most`` bins; the numbers have no gaps.
-    """
+    """The quantile bin of each row, int64 (n,), by sample weight; equal predictions share a bin."""
     values, inverse = np.unique(predicted, return_inverse=True)
     inverse = inverse.reshape(-1)
     mass = np.bincount(inverse, weights, len(values))
@@ -150,35 +258,36 @@ def quantile_bins(predicted: Floats, weights: Floats, most: int = 10) -> npt.NDA
 def calibration(cells: Cells, binary: bool, centre: float = 0.0) -> Bins:
     """Mean target against mean prediction in 10 quantile bins of the predictions.
 
+    The bins of labels divide the rows and the expected positive rows alike: half of the mass of a bin is
+    its share of each. Bins of equal numbers of rows would all lie near 0 where few rows are positive.
     Intervals are Wilson's for shares (E. B. Wilson 1927), and normal for means of numbers, with Kish's
     effective number of rows.
 
-    Parameters
-    ----------
-    cells : Cells
-        Rows by margin.
-    binary : bool
-        Whether targets are 0 or 1.
-    centre : float
-        What is added to the targets of the cells.
+    cells : of one output, by margin.
+    binary : whether targets are 0 or 1.
+    centre : what is added to the targets of the cells.
     """
     cell_mass = cells.column("weight")
     predicted = cells.column("prediction") / cell_mass
-    bins = quantile_bins(predicted, cell_mass)
+    mass = cell_mass
+    if binary:
+        expected = cells.column("prediction")
+        mass = cell_mass / cell_mass.sum() + expected / max(expected.sum(), 1e-300)
+    bins = quantile_bins(predicted, mass)
 
     def total(name: str) -> Floats:
         return np.bincount(bins, cells.column(name)).astype(np.float64)
 
-    mass = total("weight")
-    effective = mass**2 / total("squared_weight")
-    observed = total("target") / mass
+    weight = total("weight")
+    effective = weight**2 / total("squared_weight")
+    observed = total("target") / weight
     if binary:
         low, high = _wilson(observed, effective)
     else:
-        variance = np.maximum(total("squared_target") / mass - observed**2, 0.0)
+        variance = np.maximum(total("squared_target") / weight - observed**2, 0.0)
         half = Z95 * np.sqrt(variance / effective)
         low, high = observed - half, observed + half
-    means = total("prediction") / mass
+    means = total("prediction") / weight
     return Bins(means, observed + centre, low + centre, high + centre, total("rows"))
 
 

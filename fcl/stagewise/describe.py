@@ -2,60 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fcl.checks import shown
+from fcl.facts import Fact, short_fact
 from fcl.features.plain import Columns
 from fcl.files.stagewise import file_version
-from fcl.stagewise.model import StagewiseModel
-from fcl.units import counted
+from fcl.units import counted, format_gap
+
+#: The model of :mod:`fcl.stagewise.model`, which imports this module.
+StagewiseModel: TypeAlias = Any
 
 #: Labels that a line lists.
 _MOST_LABELS = 10
 
 
-def facts(model: StagewiseModel) -> list[tuple[str, str]]:
-    """Names and texts of all that is known about a model besides its blocks and weights."""
+def stagewise_facts(model: StagewiseModel) -> list[Fact]:
+    """All facts of a model besides its blocks and weights."""
     version = file_version(model.settings.update, model.encoding)
-    return [
-        (
+    facts = [
+        Fact(
             "file",
             f"{model.format} {version}, written by fcl {model.fcl_version} at {model.created}",
         ),
-        *problem(model),
-        *validation(model),
-        *certificate(model),
-        ("data", f"fingerprint {model.fingerprint}"),
+        *_problem(model),
+        *_validation(model),
+        *_certificate(model),
+        Fact("data", f"fingerprint {model.fingerprint}", model.fingerprint),
     ]
+    return [short_fact(*fact) for fact in facts]
 
 
-def problem(model: StagewiseModel) -> list[tuple[str, str]]:
+def _problem(model: StagewiseModel) -> list[Fact]:
     """Outputs, loss, features and blocks."""
     settings, n_features = model.settings, model.family.n_features
     rows = f"{counted(model.n_rows, 'training row')}" + ", with an offset" * model.has_offset
     found = [
-        ("outputs", _outputs(model)),
-        ("loss", f"{settings.loss}, update {settings.update}, ridge alpha {settings.alpha:g}"),
-        ("rows", rows),
-        ("features", f"{counted(n_features, 'feature')} of {_family(model)}"),
-        (
+        Fact("outputs", _outputs(model), model.n_outputs),
+        Fact("loss", f"{settings.loss}, update {settings.update}, ridge alpha {settings.alpha:g}"),
+        Fact("rows", rows, model.n_rows),
+        Fact("features", f"{counted(n_features, 'feature')} of {_family(model)}", n_features),
+        Fact(
             "blocks",
             f"{model.all_blocks:,} of {min(settings.block, n_features):,} features (ids 0 to "
             f"{n_features - 1:,}), {counted(settings.n_visits, 'visit')} each; predictions use "
             f"{model.n_blocks:,}",
+            model.all_blocks,
         ),
     ]
     if model.noun == "class":
-        found.append(("probabilities", model.link.meaning))
+        found.append(Fact("probabilities", model.link.meaning))
     if settings.calibrates:
         space = "simplex" if model.noun == "class" else "cube"
         rounds = f"{counted(model.n_rounds, 'round')} of at most {settings.n_rounds:,}"
         text = f"{settings.calibration}, projected onto the {space}; predictions use {rounds}"
-        found.append(("calibration", text))
+        found.append(Fact("calibration", text))
     if settings.class_weight is not None:
-        found.append(("class weights", shown(settings.class_weight)))
+        found.append(Fact("class weights", shown(settings.class_weight)))
     return found
 
 
@@ -87,6 +93,13 @@ def place(number: int, n_blocks: int, visits_of_round: int = 0) -> str:
         within = f"visit {visits + 1:,}, " * (visits_of_round > 1)
         return f"round {rounds + 1:,}, {within}{found}"
     return f"visit {visits + 1:,}, {found}"
+
+
+def scores_text(row: Mapping[str, Any]) -> str:
+    """The scores of a visit, such as ``loss 0.31, validation loss 0.35``."""
+    names = {"loss": "loss", "valid_loss": "validation loss", "valid_error": "validation error"}
+    values = {words: row[name] for name, words in names.items() if row[name] is not None}
+    return ", ".join(f"{words} {value:.5g}" for words, value in values.items())
 
 
 def place_of(model: StagewiseModel, number: int) -> str:
@@ -127,7 +140,7 @@ def unvisited(model: StagewiseModel) -> str | None:
     )
 
 
-def validation(model: StagewiseModel) -> list[tuple[str, str]]:
+def _validation(model: StagewiseModel) -> list[Fact]:
     """After how many visits the weights were taken, and the scores then."""
     history, best = model.history, model.best_number
     if not 0 < best <= len(history):
@@ -141,24 +154,25 @@ def validation(model: StagewiseModel) -> list[tuple[str, str]]:
     where = f"after {place_of(model, best)}"
     if best < len(history):
         where += f"; training went on to {place_of(model, len(history))}"
-    return [("weights", f"{where}: {', '.join(values)}")]
+    return [Fact("weights", f"{where}: {', '.join(values)}", best)]
 
 
-def certificate(model: StagewiseModel) -> list[tuple[str, str]]:
+def _certificate(model: StagewiseModel) -> list[Fact]:
     """Objective, bound and gap, or how to get them."""
     found = model.certificate
     if found is None and model.settings.calibrates:
-        return [("gap", "none: the update cls has no joint objective")]
+        return [Fact("gap", "none: the update cls has no joint objective")]
     if found is None:
         how = "; fcl stagewise --certify computes it" if model.settings.alpha else ": alpha is 0"
-        return [("gap", f"to the joint optimum unknown{how}")]
+        return [Fact("gap", f"to the joint optimum unknown{how}")]
+    features = counted(found.n_features, "feature")
     return [
-        ("objective", f"{found.objective:.10g}"),
-        ("bound", f"{found.bound:.10g}"),
-        (
+        Fact("objective", f"{found.objective:.10g}", found.objective),
+        Fact("bound", f"{found.bound:.10g}", found.bound),
+        Fact(
             "gap",
-            f"{found.gap:.3g} relative, to the joint optimum over "
-            f"{counted(found.n_features, 'feature')}",
+            f"{format_gap(found.gap)} relative, to the joint optimum over {features}",
+            found.gap,
         ),
     ]
 

@@ -15,6 +15,7 @@ from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
 from fcl.data.frame import is_frame
 from fcl.errors import InputError
+from fcl.facts import Fact
 from fcl.features.generator.family import GeneratedFamily
 from fcl.files.bundle import installed_version, now
 from fcl.files.columns import record_to_header
@@ -24,6 +25,7 @@ from fcl.model.columns import matched, select_columns
 from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.calibration import calibrated
 from fcl.stagewise.certify import JointGap
+from fcl.stagewise.describe import stagewise_facts
 from fcl.stagewise.learner import RoundWeights, block_count, rounds_of
 from fcl.stagewise.links import Link
 from fcl.stagewise.settings import Settings
@@ -137,6 +139,10 @@ class StagewiseModel:
     def link(self) -> Link:
         """The loss."""
         return self.settings.link
+
+    def facts(self) -> list[Fact]:
+        """What is known about the model besides its blocks and weights, as data and in words."""
+        return stagewise_facts(self)
 
     # -- files
 

@@ -21,13 +21,14 @@ from fcl.drivers.events import Event
 from fcl.drivers.reporting import Reporter
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning
+from fcl.facts import Fact
 from fcl.features import Spec
 from fcl.parallel import Team, one_blas_thread, threads_of_job
 from fcl.plain import plain
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.certify import JointGap, certify, check_certifiable
 from fcl.stagewise.checkpoint import SavedState, StateFolder
-from fcl.stagewise.describe import end_in_words, unvisited
+from fcl.stagewise.describe import end_in_words, place_of, scores_text, unvisited
 from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
 from fcl.stagewise.job import StagewiseJob, make_job
 from fcl.stagewise.learner import StagewiseLearner, State, block_count
@@ -36,6 +37,7 @@ from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.plan import tile_rows
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import Sweeper
+from fcl.units import format_gap, format_seconds
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,22 @@ class StagewiseResult:
     def message(self) -> str:
         """Why and where the training ended, in words."""
         return end_in_words(self.model, self.reason)
+
+    def facts(self) -> list[Fact]:
+        """How the training ended, as data and in words."""
+        model, facts = self.model, [Fact("stopped", self.message, self.reason)]
+        if model.history:
+            best = scores_text(model.history[model.best_number - 1])
+            where = place_of(model, model.best_number)
+            facts.append(Fact("weights", f"after {where}: {best}", model.best_number))
+        if self.gap is not None:
+            text = (
+                f"at most {format_gap(self.gap.gap)} to the joint optimum over "
+                f"{self.gap.n_features:,} features, a bound that is loose far from the optimum; a "
+                f"further visit takes about {format_seconds(self.visit_seconds)}"
+            )
+            facts.append(Fact("gap", text, self.gap.gap))
+        return facts
 
 
 def train_stagewise(

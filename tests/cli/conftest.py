@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fcl.drivers.events import PassDone, Prepared, Started, Stopped
+from fcl.drivers.result import StopReason, TrainResult
 from fcl.features import KmerFamily
 from fcl.files.folder import Checkpoint, CheckpointFolder
 from fcl.memory.ledger import MemoryPlan
@@ -66,6 +67,7 @@ def model() -> Model:
         sum_weights=100.0,
         fingerprint="ab" * 32,
         certificate=Certificate(12.5, 12.4, 0.008, 1.01, family.n_features, passes=3),
+        options={"memory": 1 << 30},
     )
 
 
@@ -125,20 +127,16 @@ class FakeDriver:
         reason = "interrupted" if arguments["should_stop"]() else self.reason
         seconds = {"pass": 1.5, "columns": 0.5}
         progress(Stopped(reason, "why it stopped", certificate, seconds, 1 << 28))
-        result = ModuleType("result")
-        for name, value in {
-            "model": self.model,
-            "converged": reason == "tolerance",
-            "reason": reason,
-            "message": "why it stopped",
-            "certificate": certificate,
-            "seconds": seconds,
-            "peak_memory": 1 << 28,
-            "passes": 3,
-            "checkpoint_failed": self.checkpoint_failed,
-        }.items():
-            setattr(result, name, value)
-        return result
+        return TrainResult(
+            self.model,
+            reason == "tolerance",
+            StopReason(reason),
+            "why it stopped",
+            seconds,
+            1 << 28,
+            3,
+            self.checkpoint_failed,
+        )
 
 
 @pytest.fixture

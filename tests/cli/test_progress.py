@@ -65,7 +65,7 @@ def test_live_view(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         driver.train(None, None, memory=1 << 30, progress=view, should_stop=lambda: False)
         messages.say("a message [in brackets]")
     shown = terminal.file.getvalue()  # type: ignore[attr-defined]
-    for text in ("elapsed", "objective", "12.5", "gap", "8.00e-03", "AUPRC", "0.7500", "left",
+    for text in ("elapsed", "objective", "12.5", "gap", "0.008", "AUPRC", "0.7500", "left",
                  "stopped: tolerance", "a message [in brackets]", "600 rows"):  # fmt: skip
         assert text in shown, text
     assert messages.write == messages.to_stderr
@@ -160,12 +160,12 @@ MESSAGES: list[tuple[Event, dict[str, list[str]]]] = [
     (PointStarted(1, 9, 0.5, 0.1), {}),
     (PointDone(**POINT), {  # type: ignore[arg-type]
         "path": [
-            "point 2 of 9  C 0.5  active 7  gap 1.00e-03  AUPRC 0.5  passes 4  2.00 s",
+            "point 2 of 9  C 0.5  active 7  gap 0.001  AUPRC 0.5  passes 4  2.00 s",
         ],
     }),
     (PointDone(**POINT | {"part": "fold 1 of 5", "score": None}), {  # type: ignore[arg-type]
         "path": [
-            "fold 1 of 5, point 2 of 9  C 0.5  active 7  gap 1.00e-03  passes 4  2.00 s",
+            "fold 1 of 5, point 2 of 9  C 0.5  active 7  gap 0.001  passes 4  2.00 s",
         ],
     }),
     (StagewiseStarted(PLAN, 1, 1, 1, 1, 1), {}),

@@ -40,7 +40,7 @@ def test_a_resumed_command_gives_the_same_model(
     for pattern in (
         "^visit 2, block 1 of 4: loss .*, .* s, .* s left$",
         "^stopped +all visits done, after visit 3, block 4 of 4$",
-        "^model +after visit [1-3], block [1-4] of 4: loss",
+        "^weights +after visit [1-3], block [1-4] of 4: loss",
     ):
         assert re.search(pattern, result.output, re.MULTILINE)
     whole = load_stagewise(out)

@@ -87,14 +87,11 @@ def test_a_violation_that_rounding_hides_is_not_resolved(base: float) -> None:
     assert again.certificate.violation_resolved == certificate.violation_resolved
 
 
-def test_summary_and_report_say_that_it_is_not_resolved(tmp_path: Any) -> None:
-    from fcl.cli.report import certificate_items
-    from fcl.report.sections.head import _certificate
-
+def test_facts_say_that_it_is_not_resolved() -> None:
     for resolved, said in ((True, "1.5 largest"), (False, "not resolved")):
         own = Certificate(1.0, 0.9, 0.1, 1.5, 2, violation_resolved=resolved)
-        assert dict(certificate_items(own, 1))["violation"].startswith(said)
-        assert ("violation" in dict(_certificate(own))) != resolved
+        (violation,) = (fact for fact in own.facts() if fact.name == "violation")
+        assert violation.text.startswith(said) and violation.value == 1.5
 
 
 @pytest.mark.parametrize(("loss", "C"), [("squared", 1e-308), ("huber", 1e-10), ("huber", 1e5)])

@@ -12,9 +12,10 @@ from judge import Problem, confirm
 
 import fcl
 from fcl.cli.progress import pass_items, started_line
-from fcl.cli.report import model_lines, result_lines
+from fcl.cli.report import model_lines
 from fcl.drivers.events import Event, PassDone, Started
 from fcl.drivers.result import TrainResult
+from fcl.facts import aligned
 from fcl.features import Fourier, bind_features
 from fcl.features.prices import Prices
 from fcl.model.certificate import Scope
@@ -127,7 +128,7 @@ def test_no_word_of_all_features() -> None:
     assert result.certificate.scope_text == scope
     assert result.message.endswith(f"over {scope}; raise max_passes or tol")
     for lines in (
-        result_lines(result, "a model", 1 << 30, None),
+        aligned(result.facts()),
         model_lines(result.model, "a model", 3),
     ):
         text = "\n".join(lines)

@@ -102,13 +102,13 @@ def test_keyboard_interrupt(problem: Problem, best: Solution, number: int) -> No
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_max_passes(problem: Problem, best: Solution, limit: int) -> None:
-    expected = r"reached max_passes: relative gap .*, requested 1\.00e-09; raise max_passes or tol"
+    expected = r"reached max_passes: relative gap .*, requested 1e-09; raise max_passes or tol"
     with pytest.warns(fcl.ConvergenceWarning, match=expected) as caught:
         result = train(max_passes=limit)
     check(result, problem, best, "max-passes")
     # pass 0 certifies the null model and is not counted
     assert result.model.history[-1]["number"] == limit
-    assert f"relative gap {result.certificate.gap:.2e}" in str(caught[0].message)
+    assert f"relative gap {result.certificate.gap:.3g}" in str(caught[0].message)
     assert caught[0].filename == __file__  # of the caller
 
 

@@ -137,7 +137,8 @@ def test_html_for_notebooks() -> None:
 
     model = make_model(certificate=Certificate(12.5, -np.inf, np.inf, 1.0, 1000))
     html = model._repr_html_()
-    assert "3 active" in html and "unknown" in html and "GAA at 2" in html and "-2.5" in html
+    for text in ("3 of 1,000 priced features", "unknown", "GAA at 2", "-2.5"):
+        assert text in html, text
     hostile = "<script>alert(1)</script>"
     result = TrainResult(model, True, StopReason.TOLERANCE, hostile, {}, 1 << 28, 4)
     html = result._repr_html_()

@@ -111,7 +111,7 @@ def test_frames_and_pages() -> None:
     assert list(frame.columns) == ["id", "feature", "output", "weight", "support"]
     assert len(frame) == np.count_nonzero(WEIGHTS)
     page = several(labels=("<a>", "b", "c")).to_html()
-    assert "&lt;a&gt;" in page and "3, each a class" in page
+    assert "&lt;a&gt;" in page and "3 (class each)" in page
 
 
 def test_inspection(path: Path, tmp_path: Path) -> None:

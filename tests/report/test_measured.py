@@ -27,7 +27,7 @@ def test_margins_and_effects_of_letters(kmers: Case, monkeypatch: pytest.MonkeyP
             here = windows[:, position] == letter
             total = weights[here].sum()
             effect = np.average(kmers.margins[here], weights=weights[here]) - mean if total else 0.0
-            assert found.letters.effects[position, letter] == pytest.approx(effect, abs=1e-12)
+            assert found.letters.effects[position, letter, 0] == pytest.approx(effect, abs=1e-12)
             assert found.letters.weights[position, letter] == pytest.approx(total)
     assert found.letters.weights[4, :2].tolist() == [0.0, 0.0]  # the letters that do not occur
 
@@ -35,9 +35,12 @@ def test_margins_and_effects_of_letters(kmers: Case, monkeypatch: pytest.MonkeyP
 def test_columns_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
     case = table_case()
     found = measure(case.model, case.data).features
+    np.testing.assert_allclose(found.mean, case.columns.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(found.spread, case.columns.std(axis=0), atol=1e-12)
     contributions = case.columns * case.model.weights
-    np.testing.assert_allclose(found.mean, contributions.mean(axis=0), atol=1e-12)
-    np.testing.assert_allclose(found.spread, contributions.std(axis=0), atol=1e-12)
+    covariances = np.cov(contributions.T, contributions.sum(axis=1), ddof=0)[:-1, -1]
+    np.testing.assert_allclose(found.share[:, 0], covariances / contributions.sum(axis=1).var())
+    assert found.share.sum() == pytest.approx(1.0)
     nonzero = case.columns != 0
     assert np.array_equal(found.nonzero, nonzero.sum(axis=0)) and nonzero[:, 3].sum() == 100
     yes = case.data.target == "yes"
@@ -49,7 +52,7 @@ def test_columns_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "MOST_VALUES", 100)
     few = measure(case.model, case.data).features
     assert few.indices.tolist() == [0, 3] and few.n_rows == 50
-    np.testing.assert_allclose(few.mean, contributions[::3][:, [0, 3]].mean(axis=0))
+    np.testing.assert_allclose(few.mean, case.columns[::3][:, [0, 3]].mean(axis=0))
 
 
 def test_training_rows_are_recognised(kmers: Case) -> None:
@@ -82,7 +85,7 @@ def test_hashes_of_columns() -> None:
     for _ in range(30):
         values = (rng.random((100, 2_000)) < 0.5).astype(np.float64)
         values[:, 1] = values[:, 0]
-        sums = columns._ColumnSums(np.ones(2_000))
+        sums = columns._ColumnSums(np.ones((2_000, 1)))
         for part in np.split(values, 2):
             sums.add(part, np.ones(50), np.ones(50))
         groups = sums.stats(np.arange(2_000), 100, 100.0).group
@@ -91,12 +94,12 @@ def test_hashes_of_columns() -> None:
 
 def test_columns_with_a_large_mean() -> None:
     values = np.stack([1.7e9 + RNG.normal(size=300), np.full(300, 0.1)], axis=1)
-    sums = columns._ColumnSums(np.array([1.0, -2.0]))
+    sums = columns._ColumnSums(np.array([[1.0], [-2.0]]))
     for part in np.split(values, 3):
         sums.add(part, np.ones(100), np.ones(100))
     found = sums.stats(np.arange(2), 300, 300.0)
     np.testing.assert_allclose(found.spread, [values[:, 0].std(), 0.0], rtol=1e-6, atol=0.0)
-    np.testing.assert_allclose(found.mean, values.mean(axis=0) * [1.0, -2.0])
+    np.testing.assert_allclose(found.mean, values.mean(axis=0))
 
 
 def test_the_sample_has_no_rows_of_weight_0(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,5 +110,5 @@ def test_the_sample_has_no_rows_of_weight_0(monkeypatch: pytest.MonkeyPatch) -> 
     data = case.data.with_target(case.data.target, weights)
     found = measure(case.model, data).features
     assert found.n_rows == 50
-    own = (case.columns * case.model.weights)[weights > 0][::2]
+    own = case.columns[weights > 0][::2]
     np.testing.assert_allclose(found.mean, own.mean(axis=0))

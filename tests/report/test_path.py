@@ -66,19 +66,19 @@ def test_points_and_choices(context: Context) -> None:
         "come from 3 folds. Nested cross-validation of the whole procedure: AUPRC 0.75, standard error "
         "0.025."
     )
-    assert table.head[5:7] == ["AUPRC", "se"]
-    assert list(table.rows[1]) == [2, 0.1, 3.0, 8.0, 1e-4, 0.8, 0.15, 0.5]
-    assert math.isnan(table.rows[0][6])
-    assert "one standard error" in figure.svg and "AUPRC" in figure.svg
-    assert "best," not in figure.svg
-    assert "best," in shown(context, best=1)[1].svg  # both rules choose one point
+    assert table.head[2:4] == ["AUPRC", "se"] and table.marked == 1
+    assert list(table.rows[1]) == [2, 0.1, 0.8, 0.15, 3.0, 1e-4, 8.0, 0.5]
+    assert math.isnan(table.rows[0][3])
+    assert "one standard error" in figure.panels[0] and "AUPRC" in figure.panels[0]
+    assert "best," not in figure.panels[0]
+    assert "best," in shown(context, best=1)[1].panels[0]  # both rules choose one point
 
 
 @pytest.mark.parametrize("chosen", [0, 1, 2])
 def test_points_far_below_any_absolute_tolerance(context: Context, chosen: int) -> None:
     """Columns of large values have paths of tiny C, such as 1e-13, where points must not be confused."""
     rows = [row | {"C": row["C"] * 1e-12} for row in points()]
-    one = replace(context, model=replace(context.model, C=GRID[chosen] * 1e-12 * (1.0 + 1e-15)))
+    one = replace(context, predictor=replace(context.model, C=GRID[chosen] * 1e-12 * (1.0 + 1e-15)))
     lead, *_ = shown(one, rows, chosen=chosen, select="best")
     assert lead.startswith(
         f"The model is point {chosen + 1} of 3, by increasing C. It has the best score."
@@ -89,7 +89,7 @@ def test_names_of_scores_have_no_underscores(context: Context) -> None:
     outer = {"metric": "log_loss", "mean": 0.25, "se": None, "folds": []}
     lead, figure, table = shown(context, metric="log_loss", outer=outer)
     assert lead.endswith("whole procedure: LOG LOSS 0.25.")
-    assert table.head[5] == "LOG LOSS" and "LOG LOSS" in figure.svg
+    assert table.head[2] == "LOG LOSS" and "LOG LOSS" in figure.panels[0]
 
 
 def test_a_path_without_scores(context: Context) -> None:
@@ -99,22 +99,22 @@ def test_a_path_without_scores(context: Context) -> None:
     unknown: dict[str, Any] = {"score": [None] * 3, "se": [None] * 3, "error_from": ""}
     lead, figure, table = shown(context, **unknown, chosen=1, select="best", outer=None)
     assert lead == POINT
-    assert figure.caption == "Number of features with a weight." and "AUPRC" not in figure.svg
-    assert table.head == ["point", "C", "features", "objective", "gap", "seconds"]
-    assert list(table.rows[1]) == [2, 0.1, 3.0, 8.0, 1e-4, 0.5]
+    assert figure.caption == "Number of features with a weight." and "AUPRC" not in figure.panels[0]
+    assert table.head == ["point", "C", "features", "gap", "objective", "seconds"]
+    assert list(table.rows[1]) == [2, 0.1, 3.0, 1e-4, 8.0, 0.5]
 
 
 def test_a_path_without_standard_errors(context: Context) -> None:
     _, figure, table = shown(context, se=[None] * 3, error_from="")
     assert "standard error" not in figure.caption and "se" not in table.head
-    assert table.head[5] == "AUPRC" and table.rows[1][5] == 0.8
+    assert table.head[2] == "AUPRC" and table.rows[1][2] == 0.8
 
 
 def test_folders_that_do_not_belong_to_the_model(context: Context) -> None:
     folder = Path(f"{context.path}.path")
     assert section_of_path.section(context) is None
     write(context, points(), result=RESULT)
-    other = replace(context, model=replace(context.model, C=0.3))
+    other = replace(context, predictor=replace(context.model, C=0.3))
     assert section_of_path.section(other) is None
     (folder / TABLE_NAME).write_text("{")
     section = section_of_path.section(context)

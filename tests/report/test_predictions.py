@@ -18,7 +18,7 @@ from fcl.report import measured
 from fcl.report.contract import Table
 from fcl.report.groups import Groups
 from fcl.report.measured import measure
-from fcl.report.sections.by_group import MOST_GROUPS, scores_of_labels, scores_of_numbers
+from fcl.report.sections.by_group import MOST_GROUPS, scores_by_group
 from tests.report.conftest import Case, table_case
 
 RNG = np.random.default_rng(10)
@@ -42,7 +42,7 @@ def test_labels(kmers: Case) -> None:
     repeated = np.repeat(found.margins.values, found.margins.column("rows").astype(int))
     np.testing.assert_allclose(repeated, np.sort(margins[counted]), atol=1e-12)
     probability = 1.0 / (1.0 + np.exp(-margins))
-    _, table = scores_of_labels(found, 0.5)
+    _, table = scores_by_group(found)
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == sorted(set(names[counted]))
     for row, group in zip(table.rows, found.group_names, strict=True):
@@ -81,7 +81,7 @@ def test_numbers_by_group(loss: str) -> None:
     metric = {"squared": mean_squared_error, "poisson": mean_poisson_deviance}.get(
         loss, mean_absolute_error
     )
-    _, table = scores_of_numbers(found, "M")
+    _, table = scores_by_group(found, "M")
     assert isinstance(table, Table) and [row[0] for row in table.rows] == ["2", "7", "10"]
     for row in table.rows:
         own = (weights > 0.0) & (groups == int(row[0]))
@@ -91,9 +91,9 @@ def test_numbers_by_group(loss: str) -> None:
         assert row[3] == pytest.approx(mean_absolute_error(*arguments, **s))
         assert row[4] == pytest.approx(mean_squared_error(*arguments, **s) ** 0.5)
         assert row[5] == pytest.approx(metric(*arguments, **s))
-    _, named = scores_of_numbers(found, "MAE")
+    _, named = scores_by_group(found, "mean absolute error")
     assert isinstance(named, Table)
-    assert [*named.head[2:]] == ["R squared", "root mean squared error", "MAE"]
+    assert [*named.head[2:]] == ["R squared", "root mean squared error", "mean absolute error"]
     assert [row[2:] for row in named.rows] == [[row[2], *row[4:]] for row in table.rows]
     residuals = np.where(weights > 0.0, y - predicted, 0.0)
     assert found.extremes["highest"].row == np.where(weights > 0.0, margins, -np.inf).argmax()
@@ -108,7 +108,7 @@ def test_numbers_by_group(loss: str) -> None:
 def test_many_groups_are_in_the_file_alone() -> None:
     case = table_case(labels=None, loss="squared")
     found = measure(case.model, case.data, np.arange(150) // 3).predictions
-    figure, table = scores_of_numbers(found, "MSE")
+    figure, table = scores_by_group(found, "MSE")
     assert isinstance(table, Table) and len(table.rows) == 50 and not table.shown
     assert f"{MOST_GROUPS} largest of 50 groups" in figure.caption
 

@@ -37,7 +37,7 @@ def test_classes(tmp_path: Path) -> None:
     data = saved(tmp_path / "m.fcl")
     report = make_report(tmp_path / "m.fcl", data)
     assert [section.key for section in report.sections] == [
-        "head", "convergence", "scores", "features", "provenance",
+        "head", "scores", "features", "convergence", "provenance",
     ]  # fmt: skip
     assert make_report(tmp_path / "m.fcl", data).html == report.html
     assert HOSTILE not in report.html and len(report.html) < 500_000

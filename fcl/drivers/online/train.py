@@ -30,6 +30,7 @@ from fcl.drivers.online.run import End, OnlineRun, RunPosition, write_model
 from fcl.drivers.optimality import Optimality
 from fcl.drivers.reporting import Reporter
 from fcl.errors import InputError, ModelFileError
+from fcl.facts import C_fact, Fact, memory_fact, time_fact
 from fcl.features.base import Family
 from fcl.files.online import OnlineState, read_state
 from fcl.files.result_file import Output
@@ -37,6 +38,7 @@ from fcl.files.same_job import JobFacts, require_same
 from fcl.memory.meter import peak_memory
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.columns import difference, record_of
+from fcl.model.facts import hashing_facts, intercept_fact, proof_facts
 from fcl.model.model import Model, load_model
 from fcl.online import Learner
 from fcl.options import OnlineOptions, OnlineRunOptions
@@ -88,6 +90,30 @@ class OnlineResult:
     bad_row: int | None = None
     uncertified: str | None = None
     optimality: Optimality | None = None
+
+    def facts(self, budget: float | None = None) -> list[Fact]:
+        """How learning ended, what is proved about the model, and what it took.
+
+        budget : the limit of memory in bytes, which the model does not store.
+        """
+        model = self.model
+        proof = proof_facts(model)
+        if self.uncertified is not None:
+            proof[0] = Fact("certificate", f"not certified: {self.uncertified}")
+        if self.optimality is not None and model.options["radius"] is not None:
+            proof.append(self.optimality.ball_fact())
+        rate = model.options["rate"]
+        return [
+            Fact("stopped", self.message, str(self.end)),
+            *proof,
+            intercept_fact(model),
+            C_fact(model.C, model.alpha),
+            Fact("rate", f"{rate:.6g}", rate),
+            *self.learner.facts(),
+            *hashing_facts(model.family),
+            time_fact(self.seconds),
+            memory_fact(self.peak_memory, budget),
+        ]
 
     def save(
         self, path: str | os.PathLike[str], overwrite: bool = False, bare: bool = False

@@ -1,19 +1,43 @@
-"""Convergence: objective, bound, gap, features and validation over the passes."""
+"""What is proved about the model; objective, bound, gap, features and validation over the passes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcl.facts import chosen
 from fcl.model import History
-from fcl.report.contract import Context, Figure, Section, Table
-from fcl.report.figures import ACCENT, SECOND, THIRD, drawing, log_axis, short
-from fcl.report.sections.head import LEAST_GAP, number
+from fcl.model.facts import proof
+from fcl.report.contract import Context, Figure, Section, Table, number
+from fcl.report.figures import (
+    ACCENT,
+    INK,
+    PAGE,
+    PANEL,
+    SECOND,
+    THIRD,
+    drawing,
+    log_axis,
+    short,
+)
 from fcl.types import Floats
-from fcl.units import score_title
+from fcl.units import format_bytes, format_gap, format_seconds, score_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: The smallest gap that the pictures show.
+LEAST_GAP = 1e-16
+#: Names of the facts of the model that the section shows.
+FACTS = (
+    "loss", "minimises", "C", "limits", "objective", "bound", "gap", "violation", "certificate",
+    "active", "passes",
+)  # fmt: skip
 
 #: Passes that the pictures show; longer histories are thinned evenly.
 MOST_PASSES = 500
@@ -28,15 +52,77 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def section(context: Context) -> Section | None:
-    """The passes of the training; None if the model has no history."""
-    history = context.model.history
-    if not len(history):
-        return None
-    curves = _Curves.of(history)
-    tol = number(context.model.options.get("tol"))
-    figure = Figure("convergence", _draw(curves, tol), _caption(curves), _table(history))
-    return Section("convergence", "Convergence", _lead(history), _facts(history), [figure])
+def section(context: Context) -> Section:
+    """What is proved about the model, and the passes of its training."""
+    model = context.model
+    history, certificate = model.history, model.certificate
+    tol = number(model.options.get("tol"))
+    facts = [(fact.name, fact.text) for fact in chosen(model.facts(), *FACTS)]
+    facts += _effort(history, model.options.get("memory"))
+    blocks = [_gap_bar(certificate.gap, tol)] if certificate.has_gap else []
+    lead = proof(certificate)
+    if len(history):
+        curves = _Curves.of(history)
+        lead = f"{lead} {_lead(history)}"
+        facts += _facts(history)
+        panels = _draw(curves, tol)
+        blocks.append(Figure("convergence", panels, _caption(curves), _table(history)))
+    return Section("convergence", "Certificate and training", lead, facts, blocks, folded=True)
+
+
+def _effort(history: History, budget: object) -> list[tuple[str, str]]:
+    """Time and peak memory of the training, as far as its history knows them."""
+    facts = []
+    seconds, peak = _largest(history.elapsed()), _largest(history.column("memory_bytes"))
+    if math.isfinite(seconds):
+        facts.append(("time", format_seconds(seconds)))
+    if math.isfinite(peak):
+        limit = number(budget)
+        words = f" of {format_bytes(limit)}" if math.isfinite(limit) else ""
+        facts.append(("peak memory", format_bytes(peak) + words))
+    return facts
+
+
+def _largest(values: Floats) -> float:
+    """The largest known number; NaN without any."""
+    known = values[np.isfinite(values)]
+    return float(known.max()) if len(known) else math.nan
+
+
+def _gap_bar(gap: float, tol: float) -> Figure:
+    """The gap and the tolerance on a log scale."""
+    shown = min(max(gap, LEAST_GAP), 1.0)
+    with drawing(PANEL, 1.0) as drawn:
+        axes = drawn.axes
+        marked = 0.0 < tol < 1.0
+        low = max(min(shown, tol if marked else shown), LEAST_GAP) / 100.0
+        log_axis(axes, "x", low, 1.0)
+        axes.set_xlim(1.0, low)
+        axes.barh([0.0], [shown - 1.0], left=1.0, height=0.8, color=ACCENT, alpha=0.85)
+        # beyond the end of the bar, unless the line of the tolerance would cross the text
+        inside = marked and tol < shown and math.log(shown) <= 0.4 * math.log(low)
+        side, colour = ("right", PAGE) if inside else ("left", INK)
+        _label(axes, (shown, 0.0), f"gap {format_gap(gap)}", va="center", ha=side, color=colour)
+        if marked:
+            axes.axvline(tol, color=SECOND, linewidth=1.6)
+            left = math.log(tol) > 0.6 * math.log(low)
+            words, ha = f"tolerance {tol:.3g}", "left" if left else "right"
+            _label(axes, (tol, 0.62), words, ha=ha, va="bottom", color=SECOND)
+        axes.set_ylim(-0.55, 1.3)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+    caption = (
+        "Relative duality gap, on a log scale: the bar runs from 1, where nothing is proved, to the gap "
+        "of this model."
+    )
+    data = Table("gap", ["gap", "tolerance"], [[gap, tol]], shown=False)
+    return Figure("gap", [drawn.svg], caption, data)
+
+
+def _label(axes: Axes, at: tuple[float, float], text: str, ha: str, **style: Any) -> None:
+    """Text beside a point; spaces would not keep a distance, since SVG ignores them."""
+    distance = 4 if ha == "left" else -4
+    axes.annotate(text, at, (distance, 0), textcoords="offset points", ha=ha, **style)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,29 +206,36 @@ def _table(history: History) -> Table:
     return Table("convergence", list(columns), rows, shown=False)
 
 
-def _draw(curves: _Curves, tol: float) -> str:
-    panels = 3 + bool(curves.metric)
-    grid = {"sharex": "col", "sharey": "row"}
-    with drawing(9.0, 1.65 * panels, rows=panels, columns=2, **grid) as drawn:
-        for column, x in enumerate((curves.seconds, curves.number)):
-            own = drawn.axes[:, column]
-            _objective(own[0], x, curves)
-            _gap(own[1], x, curves, tol)
-            _features(own[2], x, curves)
-            if curves.metric:
-                own[3].plot(x, curves.validation, curves.style, color=THIRD)
-            own[-1].set_xlabel("seconds" if column == 0 else "passes")
-        if len(curves.number) == 1 and np.isfinite(only := curves.number[0]):
-            # around one point, matplotlib has ticks at fractions
-            drawn.axes[-1, 1].set_xlim(only - 1.0, only + 1.0)
-        drawn.axes[-1, 1].locator_params(axis="x", integer=True)
-        names = ["objective", "relative gap", "features", f"validation\n{_metric(curves)}"]
-        for axes, name in zip(drawn.axes[:, 0], names, strict=False):
-            axes.set_ylabel(name)
-        drawn.axes[0, 1].legend(["objective", "bound"], loc="upper right")
-        drawn.axes[2, 1].legend(["active", "cached"], loc="best")
-    svg: str = drawn.svg
-    return svg
+def _draw(curves: _Curves, tol: float) -> list[str]:
+    """A panel for each quantity over seconds, and over passes."""
+    quantities: list[tuple[str, Callable[[Any, Floats], None], tuple[str, ...]]] = [
+        ("objective", partial(_objective, curves=curves), ("objective", "bound")),
+        ("relative gap", partial(_gap, curves=curves, tol=tol), ()),
+        ("features", partial(_features, curves=curves), ("active", "cached")),
+    ]
+    if curves.metric:
+        validation = partial(_validation, curves=curves)
+        quantities.append((f"validation {_metric(curves)}", validation, ()))
+    panels = []
+    for name, plot, legend in quantities:
+        for xlabel, x in (("seconds", curves.seconds), ("passes", curves.number)):
+            with drawing(PANEL, 1.9) as drawn:
+                plot(drawn.axes, x)
+                drawn.axes.set(xlabel=xlabel, ylabel=name)
+                if xlabel == "passes":
+                    if len(x) == 1 and np.isfinite(x[0]):
+                        # around one point, matplotlib has ticks at fractions
+                        drawn.axes.set_xlim(x[0] - 1.0, x[0] + 1.0)
+                    drawn.axes.locator_params(axis="x", integer=True)
+                if legend:
+                    lines = drawn.axes.lines[: len(legend)]
+                    drawn.figure.legend(lines, legend, loc="outside upper center", ncols=2)
+            panels.append(drawn.svg)
+    return panels
+
+
+def _validation(axes: Any, x: Floats, curves: _Curves) -> None:
+    axes.plot(x, curves.validation, curves.style, color=THIRD)
 
 
 def _objective(axes: Any, x: Floats, curves: _Curves) -> None:

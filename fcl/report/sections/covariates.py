@@ -17,7 +17,7 @@ def section(context: Context) -> Section | None:
         "that other columns determine has the coefficient 0."
     )
     head = ["covariate", model.noun, "coefficient"]
-    if rows[0][1] is None:  # one output
+    if len(context.outputs) == 1:
         rows, head = [[name, value] for name, _, value in rows], [head[0], head[2]]
     table = Table("covariates", head, rows)
     return Section("covariates", "Covariates", lead, blocks=[table])

@@ -13,11 +13,10 @@ import numpy as np
 from fcl.errors import InputError
 from fcl.files.path import FOLDER_SUFFIX, TABLE_NAME, read_table
 from fcl.path.rules import is_no_gain
-from fcl.report.contract import Context, Figure, Section, Table
-from fcl.report.figures import ACCENT, INK, SECOND, THIRD, drawing, log_axis, short
-from fcl.report.sections.head import number
+from fcl.report.contract import Context, Figure, Section, Table, number
+from fcl.report.figures import ACCENT, INK, PANEL, SECOND, THIRD, drawing, log_axis, short
 from fcl.store import local_neighbour
-from fcl.types import Floats
+from fcl.types import Floats, Mask
 from fcl.units import score_title
 
 #: Points that the picture and the table show.
@@ -26,13 +25,12 @@ MOST_POINTS = 500
 
 def section(context: Context) -> Section | None:
     """The points of the path in the folder beside the model; None if this model is not one of them."""
-    table = Path(local_neighbour(context.path, FOLDER_SUFFIX), TABLE_NAME)
-    if not table.is_file():
-        return None
     try:
-        read = read_table(table)
+        read = _read(context)
     except InputError as error:
-        return Section("path", "Path", f"The points of the path cannot be read: {error}")
+        return Section("path", "Choice of C", f"The points of the path cannot be read: {error}")
+    if read is None:
+        return None
     rows = read["points"][:MOST_POINTS]
     values = np.array([number(row["C"]) for row in rows])
     # C may be far below any absolute tolerance
@@ -51,23 +49,49 @@ def section(context: Context) -> Section | None:
             zip(values, points, scores, errors, strict=True)
         )
     ]
-    head = ["point", "C", "features", "objective", "gap", metric or "score", "se", "seconds"]
-    known = [*[True] * 5, scored, measured, True]
+    head = ["point", "C", metric or "score", "se", "features", "gap", "objective", "seconds"]
+    known = [*[True] * 2, scored, measured, *[True] * 4]
+    lines = [
+        [
+            i + 1, value, score, error, number(row.get("active")), number(row.get("gap")),
+            number(row.get("objective")), number(row.get("seconds")),
+        ]
+        for i, (value, row, score, error) in enumerate(
+            zip(values, rows, scores, errors, strict=True)
+        )
+    ]  # fmt: skip
     head, *lines = [list(compress(line, known)) for line in (head, *lines)]
-    active = np.array([number(point[0]) for point in points])
-    marks = {"best": found.get("best"), "one standard error": found.get("one_se")}
-    picture = _draw(values, active, scores, errors, metric, marks)
+    active = np.array([number(row.get("active")) for row in rows])
+    marks: dict[int, list[str]] = {}  # both rules may choose the same point
+    for name, rule in (("best", "best"), ("one standard error", "one_se")):
+        if found.get(rule) is not None and found[rule] < len(rows):
+            marks.setdefault(found[rule], []).append(name)
+    errors = np.where(errors >= 0.0, errors, np.nan)
+    numbers = (values, active, scores if metric else active, errors)
+    panels = [_panel(*numbers, metric or "features", marks, np.ones(len(rows), np.bool_))]
+    if metric:
+        near = _near_choice(scores, errors, list(marks))
+        if near.sum() >= 2 and not near[np.isfinite(scores)].all():
+            panels.append(_panel(*numbers, metric, marks, near))
     caption = "Number of features with a weight"
     if metric:
         errs = " with standard errors" if measured else ""
-        caption = f"{metric}{errs}, above it the number of features; dotted: the choices"
+        caption = f"{metric}{errs} over C, and over the number of features; dotted: the choices"
+        if len(panels) > 1:
+            caption += ". On the right, the points near the choices"
     return Section(
         "path",
-        "Path",
+        "Choice of C",
         _lead(found if scored else {}, chosen, len(rows)),
         blocks=[
-            Figure("path", picture, f"{caption}."),
-            Table("path", head, lines, "Every point has a certificate of its own."),
+            Figure("path", panels, f"{caption}."),
+            Table(
+                "path",
+                head,
+                lines,
+                "Every point has a certificate of its own. The model is the bold line.",
+                marked=chosen,
+            ),
         ],
     )
 
@@ -76,6 +100,31 @@ def _numbers(values: Sequence[float | None], n: int) -> Floats:
     """Numbers of n points, float64 (n,); NaN where a number is missing."""
     found = [number(value) for value in values[:n]]
     return np.array(found + [math.nan] * (n - len(found)))
+
+
+def _read(context: Context) -> dict[str, Any] | None:
+    """The table of the path in the folder beside the model; None if there is no folder."""
+    table = Path(local_neighbour(context.path, FOLDER_SUFFIX), TABLE_NAME)
+    return read_table(table) if table.is_file() else None
+
+
+def score_of_choice(context: Context) -> tuple[str, bool] | None:
+    """The score of the model among the points of its path, and whether it is no gain; None if unknown."""
+    try:
+        found = (_read(context) or {}).get("result", {})
+    except InputError:
+        return None
+    at, scores, errors = found.get("chosen"), found.get("score", ()), found.get("se", ())
+    if at is None or not at < min(len(scores), len(errors)) or not found.get("metric"):
+        return None
+    score, se, empty = number(scores[at]), number(errors[at]), number(found.get("empty"))
+    if not math.isfinite(score):
+        return None
+    error = f", standard error {se:.2g}" if math.isfinite(se) else ""
+    without = f"; a model without features {empty:.4g}" if math.isfinite(empty) else ""
+    name = short(score_title(found["metric"]), 12)
+    words = f"When C was chosen: {name} {score:.4g}{error}{without}."
+    return words, bool(_no_gain(found, at))
 
 
 def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
@@ -114,39 +163,47 @@ def _no_gain(found: dict[str, Any], chosen: int) -> str:
     )
 
 
-def _draw(
+def _near_choice(scores: Floats, errors: Floats, chosen: list[int]) -> Mask:
+    """The points whose scores are within a fifth of the range of scores from a choice."""
+    known = np.isfinite(scores)
+    if not chosen or not known[chosen].all():
+        return known
+    reach = max(0.2 * np.ptp(scores[known]), 2.0 * np.nan_to_num(errors[chosen]).max())
+    distance = np.abs(np.where(known, scores, np.inf)[:, None] - scores[chosen]).min(axis=1)
+    return distance <= reach
+
+
+def _panel(
     C: Floats,
     active: Floats,
-    scores: Floats,
+    values: Floats,
     errors: Floats,
-    metric: str,
-    marks: dict[str, Any],
+    name: str,
+    marks: dict[int, list[str]],
+    shown: Mask,
 ) -> str:
-    with drawing(9.0, 3.0) as drawn:
+    """The values of the points that are shown, over C; marks : names of choices, by point."""
+    with drawing(PANEL, 3.2) as drawn:
         axes = drawn.axes
-        positive = C[C > 0.0]
-        if metric:
-            errors = np.where(errors >= 0.0, errors, np.nan)
-            axes.errorbar(C, scores, errors, fmt=".-", color=ACCENT, ecolor=INK, capsize=2.0)
-            axes.set_ylabel(metric)
-        else:
-            axes.plot(C, active, ".-", color=ACCENT)
-            axes.set_ylabel("features")
-        axes.set_xlabel("C")
-        log_axis(axes, "x", positive.min(), positive.max())
-        axes.set_xlim(positive.min() / 1.2, positive.max() * 1.2)
-        at_points: dict[int, list[str]] = {}  # both rules may choose the same point
-        for name, at in marks.items():
-            if at is not None and at < len(C):
-                at_points.setdefault(at, []).append(name)
-        for (at, names), colour in zip(at_points.items(), (SECOND, THIRD), strict=False):
-            axes.axvline(C[at], color=colour, linestyle=":", label=",\n".join(names))
-        if axes.get_legend_handles_labels()[1]:
-            drawn.figure.legend(loc="outside right center")
-        if metric:
-            some = np.unique(np.linspace(0, len(C) - 1, min(len(C), 10)).astype(np.intp))
+        axes.errorbar(
+            C[shown], values[shown], errors[shown],
+            fmt=".-", color=ACCENT, ecolor=INK, capsize=2.0,
+        )  # fmt: skip
+        axes.set(ylabel=name, xlabel="C")
+        positive = C[shown & (C > 0.0)]
+        low, high = positive.min() / 1.2, positive.max() * 1.2
+        log_axis(axes, "x", low, high)
+        axes.set_xlim(low, high)
+        for (at, names), colour in zip(marks.items(), (SECOND, THIRD), strict=False):
+            if shown[at]:
+                axes.axvline(C[at], color=colour, linestyle=":", label=", ".join(names))
+        if marks:
+            drawn.figure.legend(loc="outside upper center", ncols=2)
+        if name != "features":
+            points = np.flatnonzero(shown)
+            some = np.unique(np.linspace(0, len(points) - 1, min(len(points), 6)).astype(np.intp))
             counts = axes.secondary_xaxis("top")
-            counts.set_xticks(C[some], [f"{active[i]:.0f}" for i in some])
+            counts.set_xticks(C[points[some]], [f"{active[i]:.0f}" for i in points[some]])
             counts.set_xticks([], minor=True)
             counts.set_xlabel("features")
     svg: str = drawn.svg

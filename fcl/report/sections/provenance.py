@@ -10,11 +10,13 @@ from typing import Any
 
 from fcl.checks import shortened, shown
 from fcl.files.path import FOLDER_SUFFIX
+from fcl.model import Model
 from fcl.model.certificate import Scope
 from fcl.options import TRAINING
-from fcl.report.contract import Context, OutputsContext, Section, Table
+from fcl.options.kinds import SIZE
+from fcl.report.contract import Context, Section, Table
 from fcl.store import local_neighbour
-from fcl.units import counted
+from fcl.units import counted, format_bytes
 from fcl.version import __version__
 
 #: Options that the page shows; a stranger's file may hold any number.
@@ -24,22 +26,8 @@ PACKAGES = ("numpy", "numba", "scikit-learn", "matplotlib")
 
 def section(context: Context) -> Section:
     """The provenance of model and page."""
-    model = context.model
+    model = context.predictor
     facts = [
-        *origin(context if model.n_outputs == 1 else context.of_outputs),
-        ("same options again", _command(context)),
-        ("to a smaller gap", _resume(context)),
-    ]
-    given = sorted(model.options.items())[:MOST_OPTIONS]
-    options = [[_text(name), _text(value)] for name, value in given]
-    table = Table("options", ["option", "value"], options, "The options of the training.")
-    return Section("provenance", "Provenance", "", facts, [table])
-
-
-def origin(context: Context | OutputsContext) -> list[tuple[str, str]]:
-    """Where model and page come from, whatever made the model."""
-    model = context.model
-    return [
         ("model file", shortened(context.path.name)),
         ("SHA-256 of the file", context.checksum),
         ("fingerprint of the training data", shortened(model.fingerprint)),
@@ -47,11 +35,14 @@ def origin(context: Context | OutputsContext) -> list[tuple[str, str]]:
         ("report", f"fcl {__version__}, {_versions()}"),
         *_data(context),
     ]
-
-
-def of_outputs(context: OutputsContext) -> Section:
-    """The provenance of a model whose head shows its options."""
-    return Section("provenance", "Provenance", "", origin(context))
+    blocks = []
+    if isinstance(model, Model):
+        facts.append(("same options again", _command(context)))
+        facts.append(("to a smaller gap", _resume(context)))
+        given = sorted(model.options.items())[:MOST_OPTIONS]
+        options = [[_text(name), _value(name, value)] for name, value in given if value is not None]
+        blocks = [Table("options", ["option", "value"], options, "The options of the training.")]
+    return Section("provenance", "Provenance and options", "", facts, blocks, folded=True)
 
 
 def _versions() -> str:
@@ -64,7 +55,7 @@ def _versions() -> str:
     return ", ".join(found)
 
 
-def _data(context: Context | OutputsContext) -> list[tuple[str, str]]:
+def _data(context: Context) -> list[tuple[str, str]]:
     if context.measured is None:
         return []
     measured = context.measured
@@ -125,6 +116,16 @@ def _resume(context: Context) -> str:
         f"{shortened(command, 400)}, with the checkpoints of the training, which are not beside the "
         "model; or train again with a smaller --tol"
     )
+
+
+def _value(name: str, value: Any) -> str:
+    """The value of an option as the command line reads it."""
+    option = TRAINING.get(name)
+    if option is not None and option.kind is SIZE and isinstance(value, int):
+        return format_bytes(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.10g}" if isinstance(value, float) else _text(value)
 
 
 def _text(value: Any) -> str:

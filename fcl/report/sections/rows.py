@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.model.explain import Explanation, iter_explanations
-from fcl.report.contract import Context, Figure, Section, Table
-from fcl.report.figures import drawing
+from fcl.report.contract import Context, Figure, Section, Table, name_text
 from fcl.report.letters import letter_contributions, window_text
-from fcl.report.logo import draw_logo
+from fcl.report.logo import logo_panels
 from fcl.report.measured import Measured
 from fcl.report.predictions import Extreme
 from fcl.units import counted
@@ -42,7 +41,7 @@ TITLES = {
 def section(context: Context) -> Section | None:
     """A few rows with their largest contributions; None without data or features."""
     measured = context.measured
-    if measured is None or not context.model.n_active:
+    if measured is None or len(context.outputs) > 1 or not context.model.n_active:
         return None
     blocks: list[Figure | Table] = []
     for key, title in TITLES.items():
@@ -60,7 +59,7 @@ def section(context: Context) -> Section | None:
             " The contribution of a pattern is divided equally among its fixed letters, so that the "
             "letters of a logo add up to the contributions of the patterns."
         )
-    return Section("rows", "Single rows", lead, blocks=blocks)
+    return Section("rows", "Single rows", lead, blocks=blocks) if blocks else None
 
 
 def _blocks(context: Context, measured: Measured, chosen: _Chosen) -> list[Figure | Table]:
@@ -70,13 +69,24 @@ def _blocks(context: Context, measured: Measured, chosen: _Chosen) -> list[Figur
     keep[row] = True
     (explained,) = iter_explanations(model, measured.data, None, keep)
     target = f"{y:.6g}" if model.labels is None else context.labels[int(y > 0)]
-    title = f"{chosen.title}: row {row:,}, target {target}, margin {explained.margins[0]:+.4g}."
-    family = model.family
-    if all(family.motif(int(model.ids[index])) is None for index in explained.indices[0]):
+    title = (
+        f"{chosen.title}: row {row:,}{_name(measured, row)}, target {target}, margin "
+        f"{explained.margins[0]:+.4g}."
+    )
+    if all(context.motifs[index] is None for index in explained.indices[0]):
         return [_table(context, explained, chosen, title)]
-    ((_, _, codes),) = family.read_rows(measured.data.rows, 64, keep)
+    ((_, _, codes),) = model.family.read_rows(measured.data.rows, 64, keep)
     logo = _logo(context, explained, chosen, window_text(codes[0]), title)
     return [logo, _table(context, explained, chosen, "")]
+
+
+def _name(measured: Measured, row: int) -> str:
+    """The name of a row in brackets; nothing for rows without names."""
+    if measured.row_names is None:
+        return ""
+    name = measured.row_names.read(row, row + 1)[0]
+    text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
+    return f" ({name_text(text)})"
 
 
 def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str) -> Table:
@@ -102,20 +112,16 @@ def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str
 def _logo(
     context: Context, explained: Explanation, chosen: _Chosen, text: str, title: str
 ) -> Figure:
-    model = context.model
     pairs = zip(explained.indices[0].tolist(), explained.contributions[0].tolist(), strict=True)
-    found = ((model.family.motif(int(model.ids[index])), value) for index, value in pairs if value)
+    found = ((context.motifs[index], value) for index, value in pairs if value)
     motifs = [(motif, value) for motif, value in found if motif is not None]
     letters = letter_contributions(text, motifs)
-    origin = context.origin
     heights = np.zeros((len(text), 5))
     heights[np.arange(len(text)), ["ACGTN".index(letter) for letter in text]] = letters
-    with drawing(9.0, 1.7) as drawn:
-        draw_logo(drawn.axes, "ACGTN", heights, origin)
-        drawn.axes.set(xlabel="position", ylabel="contribution")
+    panels, sentence = logo_panels("ACGTN", heights, context.origin, "contribution", 1.5)
     rows = [
-        [i - origin, letter, value]
+        [i - context.origin, letter, value]
         for i, (letter, value) in enumerate(zip(text, letters, strict=True))
     ]
     data = Table(f"letters_{chosen.key}", ["position", "letter", "contribution"], rows, shown=False)
-    return Figure(f"row_{chosen.key}", drawn.svg, title, data)
+    return Figure(f"row_{chosen.key}", panels, f"{title} {sentence}".rstrip(), data)

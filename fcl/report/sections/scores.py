@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from fcl.path.rules import is_no_gain
+from fcl.model import Model
 from fcl.report.cells import Cells, ranking_errors
 from fcl.report.contract import Context, Figure, Section, Table, name_text
-from fcl.report.figures import ACCENT, INK, SECOND, drawing, log_axis, short
+from fcl.report.figures import ACCENT, INK, PANEL, SECOND, drawing, short
 from fcl.report.measured import Measured
 from fcl.report.predictions import MOST_PREDICTED, Predictions
 from fcl.report.scores import (
     Bins,
     Confusion,
     Curve,
+    areas,
     calibration,
     confusion_at,
     precision_recall,
@@ -24,7 +25,7 @@ from fcl.report.scores import (
     thinned,
     thresholds,
 )
-from fcl.report.sections.by_group import scores_of_labels, scores_of_numbers
+from fcl.report.sections.by_group import scores_by_group
 from fcl.types import Floats
 from fcl.units import counted
 
@@ -35,8 +36,10 @@ UP = decimal.Context(prec=1, rounding=decimal.ROUND_CEILING)
 #: Share of the rows beyond each end of a histogram; a few large values must not flatten the others.
 OUTER_SHARE = 0.002
 OUTER = "The outer bars include the rows further out."
-#: Predictions whose means differ by this factor are drawn on a log scale.
-LOG_FROM = 1_000.0
+#: Outputs that the table shows, and whose calibration is drawn.
+MOST_OUTPUTS, MOST_CALIBRATED = 1_000, 6
+#: Classes up to which the page shows all confusions; with more, the pairs that are confused most.
+MOST_SHOWN, MOST_PAIRS = 20, 50
 TRAINING = "The model was trained on these rows, so that scores on new rows are usually worse."
 OTHER = (
     "These data differ from the training data by fingerprint (rows, names of columns, target, weights, "
@@ -45,6 +48,11 @@ OTHER = (
 WITHOUT = (
     "Scores, effects and single rows need rows of data: fcl-report MODEL --data DATA --out FILE."
 )
+INTERVALS = (
+    "Intervals hold 95 % of the scores of random samples of so many rows, if rows are independent."
+)
+
+Blocks = list[Figure | Table]
 
 
 def section(context: Context) -> Section:
@@ -52,10 +60,26 @@ def section(context: Context) -> Section:
     measured = context.measured
     if measured is None:
         return Section("scores", "Scores", WITHOUT)
-    lead = _lead(measured)
-    if context.model.labels is None:
-        return _regression(context, measured.predictions, lead)
-    return _classification(context, measured.predictions, lead)
+    predictions, lead = measured.predictions, _lead(measured)
+    if predictions.overflows:
+        lead += (
+            f" Predictions of more than {MOST_PREDICTED:.0e} occur, so that there are no scores."
+        )
+        return Section("scores", "Scores", lead)
+    if not predictions.n_counted:
+        return Section("scores", "Scores", lead)
+    blocks = {"label": _of_labels, "class": _of_classes, "target": _of_numbers}[predictions.kind](
+        context, predictions
+    )
+    answers = predictions.answers
+    if answers and answers[0].no_gain and predictions.kind == "label":
+        lead += " The order of the rows by this model is hardly better than a random order."
+    if predictions.kind == "label" and not answers:
+        lead += " All rows have the same label, so that there are no curves."
+    facts = [(answer.name, answer.text) for answer in answers] + _errors(context, predictions)
+    notes = [INTERVALS] * any(answer.interval for answer in answers)
+    blocks += scores_by_group(predictions, _metric(context))
+    return Section("scores", "Scores", lead, facts, blocks, notes + _notes(predictions))
 
 
 def _lead(measured: Measured) -> str:
@@ -66,44 +90,57 @@ def _lead(measured: Measured) -> str:
     return f"{text} {TRAINING if measured.is_training else OTHER}"
 
 
-# -- classification --------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
-def _classification(context: Context, predictions: Predictions, lead: str) -> Section:
-    y, margins, weights = predictions.margins.labelled()
-    if len(np.unique(y)) < 2:
-        lead += " All rows have the same label, so that there are no curves."
-        return Section("scores", "Scores", lead)
-    ranked, rates = precision_recall(y, margins, weights), roc(y, margins, weights)
+def _metric(context: Context) -> str:
+    """The metric of numbers in words."""
+    model = context.predictor
+    return model.loss_object.metric_title if isinstance(model, Model) else "mean squared error"
+
+
+def _errors(context: Context, predictions: Predictions) -> list[tuple[str, str]]:
+    """Mean errors over the rows, and over several outputs."""
     totals = predictions.totals.all()
-    base = float(totals.mean("target")[0])
-    if is_no_gain(ranked.area, base, np.nan, higher_is_better=True):
-        lead += " The order of the rows by this model is hardly better than a random order."
-    facts = [
-        ("AUPRC", f"{ranked.area:.4f}, of a random order {base:.4f}"),
-        ("AUROC", f"{rates.area:.4f}, of a random order 0.5"),
-    ]
-    blocks: list[Figure | Table] = [_curves(ranked, rates, base)]
-    blocks.append(_histogram(context, y, margins, weights))
-    if context.model.loss_object.has_mean:
-        facts.append(("log loss", f"{totals.mean('log_loss')[0]:.5g}"))
-        facts.append(("Brier score", f"{totals.mean('brier')[0]:.5g}"))
-        words = "mean predicted probability", "share of positive rows"
-        blocks.append(_calibration(calibration(predictions.margins, binary=True), *words))
-    rules = thresholds(ranked)
-    blocks.append(_confusions([confusion_at(*rule, y, margins, weights) for rule in rules]))
-    blocks += scores_of_labels(predictions, ranked.area)
-    return Section("scores", "Scores", lead, facts, blocks, _notes(predictions.margins))
+
+    def mean(name: str) -> float:
+        return float(totals.mean(name)[0])
+
+    if predictions.kind != "target":
+        found = {"error": mean("wrong")}
+        if context.predictor.mean_name == "probability":
+            found |= {"log loss": mean("log_loss"), "Brier score": mean("brier")}
+        return [(name, f"{value:.5g}") for name, value in found.items() if np.isfinite(value)]
+    errors = {
+        _metric(context): mean("metric"),
+        "root mean squared error": np.sqrt(mean("squared")),
+        "mean absolute error": mean("absolute"),
+    }
+    facts = [(name, f"{value:.6g}") for name, value in errors.items()]
+    quantile = context.model.loss_object.quantile if isinstance(context.predictor, Model) else None
+    if quantile is not None:
+        share = f"{mean('covered'):.4f}, {quantile:g} is perfect"
+        facts.append(("share of targets up to the prediction", share))
+    return facts
 
 
-def _notes(cells: Cells) -> list[str]:
-    """By how much the areas may be wrong, if margins were rounded."""
-    if cells.exact:
+def _notes(predictions: Predictions) -> list[str]:
+    """By how much the areas may be wrong, if predictions were rounded."""
+    cells = predictions.margins
+    if cells.exact or predictions.kind == "target":
         return []
-    errors = ranking_errors(cells)
+    errors = []
+    for number in np.unique(cells.groups).tolist():
+        own = cells.of_group(number)
+        target = own.column("target")
+        if target.any() and (own.column("weight") > target).any():
+            errors.append(ranking_errors(own))
+    if not errors:
+        return []
+    auprc, auroc = (max(getattr(e, name) for e in errors) for name in ("auprc", "auroc"))
     return [
-        f"The curves group the rows into {len(cells):,} intervals of nearly equal margins. This changes "
-        f"AUPRC by at most {rounded_up(errors.auprc)}, and AUROC by at most {rounded_up(errors.auroc)}."
+        f"The curves group the rows into {len(cells):,} intervals of nearly equal predictions. This "
+        f"changes AUPRC by at most {rounded_up(auprc)}, and AUROC by at most {rounded_up(auroc)}."
     ]
 
 
@@ -112,46 +149,103 @@ def rounded_up(value: float) -> str:
     return f"{float(UP.create_decimal_from_float(value)):.1g}"
 
 
+# -- labels and classes ----------------------------------------------------------------------------
+
+
+def _of_labels(context: Context, predictions: Predictions) -> Blocks:
+    if len(context.outputs) > 1:
+        columns = {"error": predictions.outputs.mean("wrong")} | _areas(predictions)
+        return [_outputs(context, columns), *_calibrations(context, predictions)]
+    y, margins, weights = predictions.margins.labelled()
+    if len(np.unique(y)) < 2:
+        return []
+    ranked, rates = precision_recall(y, margins, weights), roc(y, margins, weights)
+    base = float(predictions.totals.all().mean("target")[0])
+    rules = thresholds(ranked)
+    return [
+        _curves(ranked, rates, base),
+        _histogram(context, y, margins, weights),
+        *_calibrations(context, predictions),
+        _confusions([confusion_at(*rule, y, margins, weights) for rule in rules]),
+    ]
+
+
+def _of_classes(context: Context, predictions: Predictions) -> Blocks:
+    """Precision, recall and areas of each class against the others, and confusions."""
+    of_class = predictions.outputs.column("target")
+    right = of_class - predictions.outputs.column("wrong")
+    columns = {"sum of row weights": of_class}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if predictions.confusion is not None:
+            columns["precision"] = right / predictions.confusion.sum(axis=0)
+        columns["recall"] = right / of_class
+    return [
+        _outputs(context, columns | _areas(predictions)),
+        *_all_confusions(context, predictions),
+        *_calibrations(context, predictions),
+    ]
+
+
+def _areas(predictions: Predictions) -> dict[str, Floats]:
+    """AUPRC and AUROC of each output; nothing if there are too many outputs."""
+    cells = predictions.margins
+    if not len(cells):
+        return {}
+    found = [areas(cells.of_group(number)) for number in range(len(predictions.outputs.sums))]
+    return dict(zip(("AUPRC", "AUROC"), np.array(found).T, strict=True))
+
+
+def _outputs(context: Context, columns: dict[str, Floats]) -> Table:
+    """A line for each of several outputs."""
+    names = context.outputs
+    more = f" The first {MOST_OUTPUTS:,} of {len(names):,}." if len(names) > MOST_OUTPUTS else ""
+    lists = (values.tolist() for values in columns.values())
+    rows = [list(row) for row in zip(names, *lists, strict=True)][:MOST_OUTPUTS]
+    noun = context.predictor.noun
+    return Table("outputs", [noun, *columns], rows, f"Each {noun} by itself.{more}")
+
+
 def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
     ranked, rates = thinned(ranked), thinned(rates)
-    with drawing(9.0, 3.6, columns=2) as drawn:
-        left, right = drawn.axes
+    with drawing(PANEL, 3.3) as left:
         # a precision holds from the recall before it: straight lines would show more than the AUPRC
-        left.plot(ranked.x, ranked.y, color=ACCENT, drawstyle="steps-pre")
-        left.axhline(base, color=SECOND, linewidth=1.0, linestyle="--")
-        left.set(xlabel="recall", ylabel="precision", xlim=(0, 1.01), ylim=(0, 1.02))
-        left.set_title(f"precision and recall, AUPRC {ranked.area:.4f}")
-        right.plot(rates.x, rates.y, color=ACCENT)
-        right.plot([0, 1], [0, 1], color=SECOND, linewidth=1.0, linestyle="--")
-        right.set(xlabel="false positive rate", ylabel="true positive rate")
-        right.set(xlim=(-0.01, 1), ylim=(0, 1.02))
-        right.set_title(f"ROC, AUROC {rates.area:.4f}")
+        left.axes.plot(ranked.x, ranked.y, color=ACCENT, drawstyle="steps-pre")
+        left.axes.axhline(base, color=SECOND, linewidth=1.0, linestyle="--")
+        left.axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.01), ylim=(0, 1.02))
+        left.axes.set_title(f"precision and recall, AUPRC {ranked.area:.4f}")
+    with drawing(PANEL, 3.3) as right:
+        right.axes.plot(rates.x, rates.y, color=ACCENT)
+        right.axes.plot([0, 1], [0, 1], color=SECOND, linewidth=1.0, linestyle="--")
+        right.axes.set(xlabel="false positive rate", ylabel="true positive rate")
+        right.axes.set(xlim=(-0.01, 1), ylim=(0, 1.02))
+        right.axes.set_title(f"ROC, AUROC {rates.area:.4f}")
     rows = [
         [name, *point]
         for name, curve in (("precision-recall", ranked), ("ROC", rates))
         for point in zip(curve.x.tolist(), curve.y.tolist(), curve.thresholds.tolist(), strict=True)
     ]
     data = Table("curves", ["curve", "x", "y", "threshold"], rows, shown=False)
-    return Figure("curves", drawn.svg, "Dashed: a random order of the rows.", data)
+    return Figure("curves", [left.svg, right.svg], "Dashed: a random order of the rows.", data)
 
 
 def _histogram(context: Context, y: Floats, margins: Floats, weights: Floats) -> Figure:
     classes = [(margins[y == side], weights[y == side]) for side in (-1, 1)]
     edges = _edges(*classes)
     counts = [_counts(edges, *own) for own in classes]
-    with drawing(9.0, 2.4) as drawn:
-        for count, colour in zip(counts, (SECOND, ACCENT), strict=True):
+    with drawing(PANEL, 3.3) as drawn:
+        for count, colour, label in zip(counts, (SECOND, ACCENT), context.labels, strict=True):
             share = count / count.sum()
-            drawn.axes.stairs(share, edges, color=colour, fill=True, alpha=0.35)
+            drawn.axes.stairs(
+                share, edges, color=colour, fill=True, alpha=0.35, label=short(label, 18)
+            )
             drawn.axes.stairs(share, edges, color=colour, linewidth=1.2)
         drawn.axes.axvline(0.0, color=INK, linewidth=0.8)
         drawn.axes.set(xlabel="margin", ylabel="share of the class")
-        handles = drawn.axes.patches[::2]
-        drawn.axes.legend(handles, [short(label, 24) for label in context.labels])
+        drawn.figure.legend(loc="outside upper center", ncols=2)
     rows = [list(row) for row in zip(edges[:-1], edges[1:], *counts, strict=True)]
     data = Table("margins", ["low", "high", "negative", "positive"], rows, shown=False)
     caption = f"Margins by class. A margin above 0 predicts the positive label. {OUTER}"
-    return Figure("margins", drawn.svg, caption, data)
+    return Figure("margins", [drawn.svg], caption, data)
 
 
 def _edges(*samples: tuple[Floats, Floats]) -> Floats:
@@ -174,100 +268,128 @@ def _counts(edges: Floats, values: Floats, weights: Floats) -> Floats:
     return counts
 
 
-def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
-    caption = "Ten quantile bins of the predictions, with 95 % intervals; dashed: perfect."
-    with drawing(4.6, 3.6) as drawn:
-        caption += draw_calibration(drawn.axes, bins, predicted, observed)
-        drawn.axes.set_title("calibration")
-    head = ["predicted", "observed", "low", "high", "rows"]
-    columns = (bins.predicted, bins.observed, bins.low, bins.high, bins.rows)
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return Figure("calibration", drawn.svg, caption, Table("calibration", head, rows, shown=False))
-
-
-def draw_calibration(axes: Any, bins: Bins, predicted: str, observed: str) -> str:
-    """Draw observed against predicted means; returns what a caption says of the scale.
-
-    axes : of matplotlib.
-    bins : Bins
-    predicted, observed : names of the axes.
-    """
-    ends = [min(bins.predicted.min(), bins.low.min()), max(bins.predicted.max(), bins.high.max())]
-    words = ""
-    low, observed_means = bins.low, bins.observed
-    if bins.predicted[0] > 0.0 and bins.predicted[-1] > LOG_FROM * bins.predicted[0]:
-        ends = [bins.predicted[0] / 2.0, 1.5 * ends[1]]
-        words = " On the log scale, smaller values are at the lower edge."
-        # a log scale has no 0
-        low, observed_means = np.maximum(low, ends[0]), np.maximum(observed_means, ends[0])
-        for which in "xy":
-            log_axis(axes, which, *ends)
-        axes.set(xlim=ends, ylim=ends)
-    axes.plot(ends, ends, color=SECOND, linewidth=1.0, linestyle="--")
-    axes.vlines(bins.predicted, low, bins.high, color=ACCENT, linewidth=1.2)
-    axes.plot(bins.predicted, observed_means, "o", color=ACCENT, markersize=4, clip_on=False)
-    axes.set(xlabel=predicted, ylabel=observed)
-    return words
-
-
 def _confusions(found: list[Confusion]) -> Table:
+    """Precision and recall first: a narrow page shows the first columns."""
     head = [
-        "rule", "threshold", "true positive", "false positive", "false negative", "true negative",
-        "precision", "recall", "F1",
+        "rule", "precision", "recall", "F1", "threshold", "true positive", "false positive",
+        "false negative", "true negative",
     ]  # fmt: skip
     rows = [
         [
-            c.rule, round(c.threshold, 12), c.true_positive, c.false_positive, c.false_negative,
-            c.true_negative, c.precision, c.recall, c.f1,
+            c.rule, c.precision, c.recall, c.f1, round(c.threshold, 12), c.true_positive,
+            c.false_positive, c.false_negative, c.true_negative,
         ]
         for c in found
     ]  # fmt: skip
-    caption = "Confusion at three thresholds, in sums of sample weights."
+    caption = "Confusion at three thresholds of the margin, in sums of sample weights."
     return Table("confusion", head, rows, caption)
 
 
-# -- regression ------------------------------------------------------------------------------------
-
-
-def _regression(context: Context, predictions: Predictions, lead: str) -> Section:
-    if predictions.overflows:
-        lead += (
-            f" Predictions of more than {MOST_PREDICTED:.0e} occur, so that there are no scores."
+def _all_confusions(context: Context, predictions: Predictions) -> Blocks:
+    """All confusions of few classes as a picture, the largest of more; none of very many."""
+    names, confusion = context.outputs, predictions.confusion
+    if confusion is None:
+        return []
+    if len(names) <= MOST_SHOWN:
+        caption = (
+            "Sums of row weights: the class of the rows, by the predicted class. The colour is the share "
+            "of the class."
         )
-        return Section("scores", "Scores", lead)
-    loss = context.model.loss_object
-    metric, quantile = loss.metric, loss.quantile
-    totals = predictions.totals.all()
-    squared, spread = float(totals.mean("squared")[0]), float(totals.spread()[0])
-    facts = [
-        (loss.metric_title, f"{totals.mean('metric')[0]:.6g}"),
-        ("root mean squared error", f"{np.sqrt(squared):.6g}"),
-    ]
-    if metric != "mae":
-        facts.append(("mean absolute error", f"{totals.mean('absolute')[0]:.6g}"))
-    if spread > 0.0:
-        facts.append(("R squared", f"{1.0 - squared / spread:z.4f}"))
-    if quantile is not None:
-        share = f"{totals.mean('covered')[0]:.4f}, {quantile:g} is perfect"
-        facts.append(("share of targets up to the prediction", share))
-    blocks: list[Any] = []
-    if quantile is None:  # predicted means
-        bins = calibration(predictions.margins, False, predictions.centre)
-        blocks.append(_calibration(bins, "mean prediction", "mean target"))
-    blocks += [
-        _residuals(predictions.residuals),
-        *scores_of_numbers(predictions, metric.upper()),
-    ]
-    return Section("scores", "Scores", lead, facts, blocks)
+        cells = [[name, *row] for name, row in zip(names, confusion.tolist(), strict=True)]
+        data = Table("confusion", ["class", *names], cells, shown=False)
+        return [Figure("confusion", [_heat(confusion, names)], caption, data)]
+    wrong = confusion - np.diag(np.diag(confusion))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_PAIRS]
+    pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
+    rows = [[names[i], names[j], float(wrong[i, j])] for i, j in pairs if wrong[i, j]]
+    head = ["class", "predicted", "sum of row weights"]
+    return [Table("confusion", head, rows, "The classes that are confused most.")]
+
+
+def _heat(confusion: Floats, names: list[str]) -> str:
+    """Confusions as rectangles whose opacity is the share of the class, so that they suit any page."""
+    from matplotlib.patches import Rectangle
+
+    K = len(names)
+    share = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1e-300)
+    texts = [short(name, 24) for name in names]
+    height = 0.29 * K + 0.7 + (0.075 * max(map(len, texts)) if K > 4 else 0.0)
+    with drawing(max(PANEL, min(9.0, 2.0 + 0.5 * K)), height) as drawn:
+        axes = drawn.axes
+        for i, j in np.argwhere(confusion > 0.0):
+            alpha = round(float(0.05 + 0.55 * share[i, j]), 2)
+            corner = (j - 0.5, i - 0.5)
+            axes.add_patch(Rectangle(corner, 1, 1, facecolor=ACCENT, alpha=alpha, linewidth=0))
+            words = (
+                f"{confusion[i, j]:,.0f}" if confusion[i, j] >= 99.95 else f"{confusion[i, j]:.3g}"
+            )
+            axes.text(j, i, words, ha="center", va="center", color=INK, fontsize=7.5)
+        axes.set_xticks(range(K), texts, rotation=90 if K > 4 else 0)
+        axes.set_yticks(range(K), texts)
+        axes.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5), xlabel="predicted", ylabel="class")
+        axes.grid(False)
+    svg: str = drawn.svg
+    return svg
+
+
+# -- calibration, and residuals --------------------------------------------------------------------
+
+
+def _calibrations(context: Context, predictions: Predictions) -> Blocks:
+    """Mean target against mean prediction of the first outputs; nothing if margins are no means."""
+    model, cells = context.predictor, predictions.margins
+    numbers = predictions.kind == "target"
+    quantile = numbers and isinstance(model, Model) and model.loss_object.quantile is not None
+    if not len(cells) or quantile or not (numbers or model.mean_name == "probability"):
+        return []
+    words = "mean prediction", "mean target"
+    if not numbers:
+        words = "mean predicted probability", "share of rows"
+    names, panels, lines = context.outputs, [], []
+    for number in range(min(len(names), MOST_CALIBRATED)):
+        bins = calibration(cells.of_group(number), not numbers, float(predictions.centre[number]))
+        panels.append(_calibration(bins, *words, short(names[number] or "calibration", 30)))
+        columns = (bins.predicted, bins.observed, bins.low, bins.high, bins.rows)
+        lines += [[names[number], *line] for line in zip(*columns, strict=True)]
+    text = "Ten bins of the predictions, with 95 % intervals; dashed: perfect."
+    if len(names) > len(panels):
+        text += f" The first {len(panels)} of {len(names):,}."
+    head = [model.noun, "predicted", "observed", "low", "high", "rows"]
+    if len(names) == 1:
+        head, lines = head[1:], [line[1:] for line in lines]
+    data = Table("calibration", head, lines, shown=False)
+    return [Figure("calibration", panels, text, data)]
+
+
+def _calibration(bins: Bins, predicted: str, observed: str, title: str) -> str:
+    """Observed against predicted means, on linear axes."""
+    ends = [min(bins.predicted.min(), bins.low.min()), max(bins.predicted.max(), bins.high.max())]
+    with drawing(PANEL, 3.3) as drawn:
+        axes: Any = drawn.axes
+        axes.plot(ends, ends, color=SECOND, linewidth=1.0, linestyle="--")
+        axes.vlines(bins.predicted, bins.low, bins.high, color=ACCENT, linewidth=1.2)
+        axes.plot(bins.predicted, bins.observed, "o", color=ACCENT, markersize=4, clip_on=False)
+        axes.set(xlabel=predicted, ylabel=observed, title=title)
+    svg: str = drawn.svg
+    return svg
+
+
+def _of_numbers(context: Context, predictions: Predictions) -> Blocks:
+    blocks = _calibrations(context, predictions)
+    if len(context.outputs) > 1:
+        outputs = predictions.outputs
+        columns = {"mean squared error": outputs.mean("squared"), "R squared": outputs.explained()}
+        return [_outputs(context, columns), *blocks]
+    return [*blocks, _residuals(predictions.residuals)]
 
 
 def _residuals(cells: Cells) -> Figure:
     edges = _edges((cells.values, cells.column("weight")))
     counts = _counts(edges, cells.values, cells.column("weight"))
-    with drawing(9.0, 2.2) as drawn:
+    with drawing(PANEL, 3.3) as drawn:
         drawn.axes.stairs(counts, edges, color=ACCENT, fill=True, alpha=0.5)
         drawn.axes.axvline(0.0, color=INK, linewidth=0.8)
         drawn.axes.set(xlabel="target - prediction", ylabel="rows, by weight")
     rows: list[list[Any]] = [list(row) for row in zip(edges[:-1], edges[1:], counts, strict=True)]
     data = Table("residuals", ["low", "high", "rows"], rows, shown=False)
-    return Figure("residuals", drawn.svg, f"Residuals of the rows. {OUTER}", data)
+    return Figure("residuals", [drawn.svg], f"Residuals of the rows. {OUTER}", data)

@@ -1,51 +1,22 @@
-"""Stagewise models: what they are, and loss and error after each visit of a block."""
+"""Stagewise models: loss and error after each visit of a block."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fcl.checks import shortened
 from fcl.model.history import History
-from fcl.model.outputs import output_names
-from fcl.report.contract import Figure, OutputsContext, Section, Table, name_text
-from fcl.report.figures import ACCENT, INK, SECOND, drawing
-from fcl.report.sections.convergence import MOST_DOTS, MOST_PASSES
-from fcl.stagewise.describe import certificate, problem, strongest, validation
+from fcl.report.contract import Context, Figure, Section, Table
+from fcl.report.figures import ACCENT, INK, PANEL, SECOND, drawing
+from fcl.report.sections.convergence import MOST_DOTS, MOST_DRAWN, MOST_PASSES
 from fcl.stagewise.model import StagewiseModel
 
-#: Features of each output, and outputs, that the page shows.
-MOST_FEATURES, MOST_OUTPUTS = 20, 30
 COLUMNS = ("loss", "valid_loss", "error", "valid_error", "seconds")
 
 
-def _model(context: OutputsContext) -> StagewiseModel:
-    assert isinstance(context.model, StagewiseModel)
-    return context.model
-
-
-def head(context: OutputsContext) -> Section:
-    """The head of the page."""
-    model = _model(context)
-    facts = [*problem(model), *validation(model), *certificate(model)]
-    shown = [(name, shortened(text, 400)) for name, text in facts]
-    return Section("head", "Model and certificate", _proof(model), shown)
-
-
-def _proof(model: StagewiseModel) -> str:
-    found = model.certificate
-    if found is None:
-        return "Nothing is proved about this model: the gap to the joint optimum was not computed."
-    most = max(found.objective - found.bound, 0.0)
-    return (
-        f"No choice of the intercepts and of weights for all {found.n_features:,} features together "
-        "lowers the objective, the sum of the losses and alpha / 2 |W|^2, by more than "
-        f"{most:.3g}, which is {found.gap:.3g} of the objective."
-    )
-
-
-def visits(context: OutputsContext) -> Section | None:
+def section(context: Context) -> Section | None:
     """Loss and error after each visit of a block; None if the model has no history."""
-    model = _model(context)
+    model = context.predictor
+    assert isinstance(model, StagewiseModel)
     history = History(model.history)
     if not len(history):
         return None
@@ -58,43 +29,25 @@ def visits(context: OutputsContext) -> Section | None:
         "A visit of a block of features lowers the loss of the training rows. The model has the weights "
         "of the visit with the lowest loss of the validation rows, if there are any."
     )
-    return Section("convergence", "Convergence", lead, blocks=[figure])
+    facts = [(fact.name, fact.text) for fact in model.facts() if fact.name not in ("file", "data")]
+    return Section("convergence", "Certificate and training", lead, facts, [figure], folded=True)
 
 
-def _draw(columns: dict[str, np.ndarray], best: int) -> str:
+def _draw(columns: dict[str, np.ndarray], best: int) -> list[str]:
     n = len(columns["number"])
     at = np.unique(np.linspace(0, n - 1, MOST_PASSES).astype(np.intp))
     x, style = columns["number"][at], ".-" if n <= MOST_DOTS else "-"
-    panels = ["loss"] + ["error"] * bool(np.isfinite(columns["error"]).any())
-    with drawing(9.0, 2.6, columns=len(panels), squeeze=False) as drawn:
-        for axes, name in zip(drawn.axes[0], panels, strict=True):
+    panels = []
+    for name in ["loss"] + ["error"] * bool(np.isfinite(columns["error"]).any()):
+        with drawing(PANEL, 2.6) as drawn:
             for column, colour in ((name, ACCENT), (f"valid_{name}", SECOND)):
                 values = columns[column][at]
-                axes.plot(x, np.where(np.abs(values) < 1e100, values, np.nan), style, color=colour)
-            axes.axvline(best, color=INK, linewidth=0.8, linestyle="--")
-            axes.set(xlabel="visits of blocks", ylabel=name)
-            axes.locator_params(axis="x", integer=True)
-        drawn.axes[0, 0].legend(["training", "validation"], loc="upper right")
-    svg: str = drawn.svg
-    return svg
-
-
-def features(context: OutputsContext) -> Section | None:
-    """The strongest features of each output; None if descriptions of the features say nothing."""
-    model = _model(context)
-    names = output_names(model)[:MOST_OUTPUTS]
-    tables = [
-        Table(
-            f"features_{number}",
-            ["feature", "weight"],
-            [[name_text(text), weight] for text, weight in rows],
-            f"{model.noun} {name_text(name)}",
-        )
-        for number, (name, rows) in enumerate(
-            zip(names, strongest(model, MOST_FEATURES), strict=False)
-        )
-    ]
-    if not tables:
-        return None
-    lead = "The columns with the largest |weight|, in the units of the data, of each output."
-    return Section("features", "Features", lead, blocks=tables)
+                known = np.where(np.abs(values) < MOST_DRAWN, values, np.nan)
+                label = "validation" if column.startswith("valid") else "training"
+                drawn.axes.plot(x, known, style, color=colour, label=label)
+            drawn.axes.axvline(best, color=INK, linewidth=0.8, linestyle="--")
+            drawn.axes.set(xlabel="visits of blocks", ylabel=name)
+            drawn.axes.locator_params(axis="x", integer=True)
+            drawn.figure.legend(loc="outside upper center", ncols=2)
+        panels.append(drawn.svg)
+    return panels

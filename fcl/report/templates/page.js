@@ -1,6 +1,6 @@
 "use strict";
 // Sortable tables: rows come from JSON, and every text is set as text, never as HTML.
-const FIRST_ROWS = 50;
+const FIRST_ROWS = 20;
 
 function element(name, text, parent) {
   const made = document.createElement(name);
@@ -15,7 +15,7 @@ function shown(value) {
   if (Number.isInteger(value)) return value.toLocaleString("en");
   const size = Math.abs(value);
   if (size >= 1e3 && size < 1e15) return Math.round(value).toLocaleString("en");
-  return size < 1e-4 || size >= 1e15 ? value.toExponential(3) : Number(value.toPrecision(4)).toString();
+  return size < 1e-4 || size >= 1e15 ? value.toExponential(1) : Number(value.toPrecision(4)).toString();
 }
 
 function compare(a, b) {
@@ -43,7 +43,7 @@ function sortable(figure) {
     const line = element("tr", null, body);
     values.forEach((value, i) => {
       const cell = element("td", i === folded ? null : shown(value), line);
-      if (typeof value === "number") cell.className = "number";
+      cell.className = typeof value === "number" ? "number" : String(value).length > 14 ? "text" : "word";
       if (i === folded && value) {
         const colon = value.indexOf(": "); // 2 equal: names
         const details = element("details", null, cell);
@@ -83,3 +83,6 @@ function sortable(figure) {
 }
 
 document.querySelectorAll("figure.sortable").forEach(sortable);
+window.addEventListener("beforeprint", () => {
+  document.querySelectorAll("section > details").forEach((details) => { details.open = true; });
+});
