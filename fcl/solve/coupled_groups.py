@@ -30,8 +30,9 @@ ROUNDED = 1e-15
 LEAST_CURVE = 1e-15
 #: Least diagonal entry of a Cholesky factor, of a matrix with diagonal 1, with which a system is solved.
 LEAST_PIVOT = 1e-4
-#: Share of a Newton step below which groups are set to 0 that are below a share of their own step.
-SHORT, TINY = 0.1, 1e-6
+#: Share of a Newton step below which groups that cut it short are set to 0: those that are below a share
+#: of their own step, and those of which at most a share is left where it ends.
+SHORT, TINY, VANISHED = 0.1, 1e-6, 1e-3
 #: Most sweeps before a Newton step, which costs as much as dozens of them.
 MOST_SWEEPS = 100
 
@@ -110,21 +111,19 @@ class _Groups:
     def newton(self) -> None:
         """Take a Newton step on the groups that are not 0.
 
-        Groups that are nearly 0 already, and would step past it, would cut it short; they become 0.
+        Groups that would step past 0 cut it short. They become 0, and the others take another step.
         """
         active = np.flatnonzero(self.w.any(axis=1))
         while len(active):
-            beta, step, tiny = self._newton(active)
-            if beta >= SHORT or not tiny.any():
+            beta, step, short = self._newton(active)
+            if beta == 0.0 and not short.any():
                 break
-            self.w[active[tiny]] = 0.0
-            self._refresh()
-            active = active[~tiny]
-        if len(active) and beta > 0.0:
-            moved = np.zeros_like(self.w)
-            moved[active] = beta * step
-            self.w = self.w + moved
+            self.w[active] += beta * step
+            self.w[active[short]] = 0.0
             self._refresh()  # sums of many updates drift
+            if not short.any():
+                break
+            active = active[~short]
 
     def _refresh(self) -> None:
         """Compute the slopes at w."""
@@ -132,7 +131,7 @@ class _Groups:
         self.slope = (self.g + self.hessian @ d).reshape(self.w.shape)
 
     def _newton(self, active: Ints) -> tuple[float, Floats, npt.NDArray[np.bool_]]:
-        """The step of some groups, the share of it to take, and which groups are tiny beside it."""
+        """The step of some groups, the share of it to take, and which groups cut it short."""
         K = self.w.shape[1]
         some = (active[:, None] * K + np.arange(K)).ravel()
         w, a = self.w[active], self.a[active]
@@ -147,8 +146,10 @@ class _Groups:
         step = _solved(matrix, right).reshape(w.shape)
         square = float(step.ravel() @ (self.hessian[np.ix_(some, some)] @ step.ravel()))
         linear = float((self.slope[active] * step).sum())
-        tiny = sizes <= TINY * np.linalg.norm(step, axis=1)
-        return _along(linear, square, a, w, step), step, tiny
+        beta = _along(linear, square, a, w, step)
+        short = sizes <= TINY * np.linalg.norm(step, axis=1)
+        short |= np.linalg.norm(w + beta * step, axis=1) <= VANISHED * sizes
+        return beta, step, short & (beta < SHORT)
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:

@@ -115,6 +115,16 @@ def test_a_group_model_with_more_features_than_rows_takes_few_rounds() -> None:
     assert rounds <= 15  # 52 with a single sweep before each step
 
 
+def test_groups_that_a_newton_step_would_pass_at_0_do_not_cut_it_short() -> None:
+    """Targets that are nearly interpolated: of one group only 2e-7 is left, of a step of 0.2."""
+    rng = np.random.default_rng(1)
+    X, Z = rng.normal(size=(40, 60)), rng.normal(size=(40, 2))
+    Y = X[:, :4] @ rng.normal(size=(4, 3)) + Z @ rng.normal(size=(2, 3)) + rng.normal(size=(40, 3))
+    data = fcl.open_data(X, y=Y, covariates=Z)
+    found = fcl.train(data, "columns", C=1e6, loss="squared", group=True, tol=1e-6, max_passes=20)
+    assert found.certificate.gap <= 1e-6
+
+
 @pytest.mark.parametrize("coupled", [True, False])
 def test_the_hessian_of_a_row_is_a_sum_of_squares(coupled: bool) -> None:
     rng = np.random.default_rng(4)
