@@ -1,6 +1,6 @@
 """The file of a stagewise model: a zip of ``header.json`` and three ``.npy`` members.
 
-README.md in this folder is the specification.
+docs/reference/stagewise_file.md is the specification.
 """
 
 from __future__ import annotations

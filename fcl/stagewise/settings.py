@@ -25,7 +25,7 @@ PATIENCE = {"ls": 10, "gls": 10, "cls": 3}
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a stagewise training, in the notation of the room's README.
+    """The options of a stagewise training, in the notation of docs/explanation/stagewise.md.
 
     Attributes
     ----------
