@@ -24,18 +24,15 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_click",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "README.md", "gallery/**/*.ipynb", "gallery/**/*.py.md5"]
-nitpicky = False
+smartquotes = False  # they turn -- into a dash
 
-myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 3
-# a fence such as ```python thresholds.py names the file that tools/pages.py writes
-myst_fence_as_directive = []
 
 autosummary_generate = True
 autodoc_member_order = "bysource"

@@ -2,7 +2,7 @@
 Certify the models of other programs
 ====================================
 
-How far from the optimum are the models of scikit-learn? `fcl.certify` says so for any linear
+How far from the optimum are the models of scikit-learn? ``fcl.certify`` says so for any linear
 model, in one pass. Needs scikit-learn 1.8.
 """
 

@@ -2,7 +2,7 @@
 Ten classes, few pixels
 =======================
 
-One joint model of ten classes. With `group=True`, a pixel has weights in all classes or in none,
+One joint model of ten classes. With ``group=True``, a pixel has weights in all classes or in none,
 so that the model says which pixels matter.
 """
 

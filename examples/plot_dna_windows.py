@@ -36,7 +36,7 @@ print(f"{len(X):,} windows, {(y > 0).sum()} of them acceptor sites")
 # %%
 # Train
 # -----
-# The family has all patterns of up to five letters, with wildcards, at each position. `progress`
+# The family has all patterns of up to five letters, with wildcards, at each position. ``progress``
 # gets an event after each pass over the data.
 
 passes = []

@@ -24,7 +24,7 @@ dose = np.log1p(x) + 0.5 * rng.normal(size=len(x))
 X = x[:, None]
 
 # %%
-# `Thresholds` has the steps 1[x > q] for 64 quantiles q.
+# ``Thresholds`` has the steps 1[x > q] for 64 quantiles q.
 
 models = {}
 for name, limits in ("free", None), ("weights of at least 0", "0:"):

@@ -2,7 +2,7 @@
 One pass, a few passes, the optimum
 ===================================
 
-`fcl.train_online` learns row by row. Its certificate says how far a pass, or ten of them, are
+``fcl.train_online`` learns row by row. Its certificate says how far a pass, or ten of them, are
 from the optimum.
 """
 

@@ -17,7 +17,7 @@ import fcl
 
 # %%
 # The class must be in a module, where a saved model can find it:
-# `examples/generators/thresholds.py`, which :doc:`the tutorial </tutorials/own_features>` explains.
+# ``examples/generators/thresholds.py``, which :doc:`the tutorial </tutorials/own_features>` explains.
 
 folder = next(path for path in (Path("generators"), Path("examples/generators")) if path.exists())
 sys.path.insert(0, str(folder.absolute()))
@@ -57,7 +57,7 @@ all_axes[0].set(ylabel="effect on the prediction")
 plt.show()
 
 # %%
-# `explain` divides one prediction among the features: intercept and contributions add up to it.
+# ``explain`` divides one prediction among the features: intercept and contributions add up to it.
 
 why = model.explain(X[test], top=4)
 print(f"held-out row 1: measured {y[test][1]:.1f}, predicted {why.margins[1]:.1f}")

@@ -2,7 +2,7 @@
 Products of columns in a scikit-learn pipeline
 ==============================================
 
-`FCLClassifier` selects from all products of two columns of a table, in a pipeline and a grid
+``FCLClassifier`` selects from all products of two columns of a table, in a pipeline and a grid
 search.
 """
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fcl.cli import COMMANDS
+
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 try:
@@ -127,6 +129,12 @@ def test_recorded_output(tmp_path: Path) -> None:
     assert "```text\npi is 3.14159\n```" in text  # without the time
     assert "```text\nmade\none line\n```" in text
     assert run(text, tmp_path) == (0, "")
+
+
+def test_reference_has_all_commands() -> None:
+    text = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    for name, (module, _) in COMMANDS.items():
+        assert f".. click:: {module}:command\n   :prog: fcl {name}\n" in text
 
 
 def test_events_page_names_all_events() -> None:
