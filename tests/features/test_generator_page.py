@@ -49,7 +49,7 @@ def _file_of(block: str) -> str | None:
 
 def command(line: str, place: Path, expect: int = 0, **variables: str) -> str:
     """Run a command as a script in another folder than the repository."""
-    name, *arguments = shlex.split(line.replace("fcl ", "fcl-", 1))
+    name, *arguments = shlex.split(re.sub("^fcl ", "fcl-", line))
     done = subprocess.run(
         [sys.executable, str(place.parent / "bin" / name), *arguments],
         cwd=place,
