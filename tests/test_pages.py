@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,19 @@ def test_readme_is_short_and_begins_with_a_command() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 150
     assert "python3 tools/dev.py demo" in text and "python3 tools/dev.py test" in text
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    version = project["version"]
+    assert f"version: {version}\n" in (ROOT / "docs" / "CITATION.cff").read_text(encoding="utf-8")
+    recipe = (ROOT / "tools" / "conda" / "meta.yaml").read_text(encoding="utf-8")
+    assert f'version = "{version}"' in recipe
+    for requirement in project["dependencies"]:
+        assert f"- {requirement.replace('>=', ' >=')}\n" in recipe
+    for command, function in project["scripts"].items():
+        assert f"- {command} = {function}\n" in recipe
+    assert f"## {version}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_links_of_readme_files_lead_somewhere() -> None:
