@@ -66,7 +66,8 @@ def blocks(page: str) -> list[Block]:
     for match in CODE.finditer(page):
         first = 1 if match[1] else 4
         language, name, text = match.group(first, first + 1, first + 2)
-        found.append(Block(language, name, text, *match.span(first + 2)))
+        if not language.startswith("{"):  # a directive of Sphinx
+            found.append(Block(language, name, text, *match.span(first + 2)))
     return found
 
 
