@@ -94,6 +94,7 @@ def refused(dev: ModuleType, message: str) -> Any:
         (["--help"], 0, ["dev.py demo"]),
         (["-v"], 0, ["dev.py demo"]),
         (["demo", "--fast"], 2, ["demo takes no arguments, got: --fast"]),
+        (["docs", "--html"], 2, ["docs takes no arguments, got: --html"]),
     ],
 )
 def test_command_line(arguments: list[str], code: int, words: list[str], tmp_path: Path) -> None:

@@ -7,6 +7,9 @@
     python3 tools/dev.py test ARGUMENTS      run pytest with these arguments
     python3 tools/dev.py test --lowest ...   the same with the lowest versions in pyproject.toml
     python3 tools/dev.py lint                check style, format and types
+    python3 tools/dev.py docs                build the pages of docs/ into docs/_build/html
+    python3 tools/dev.py release             build wheel and sdist into dist/, and check that both install
+    python3 tools/dev.py release --check     the same in a temporary folder
     python3 tools/dev.py traces              compare the traces of tests/jobs.py with those recorded
     python3 tools/dev.py traces --against COMMIT    the same with those of another commit, to the last bit
     python3 tools/dev.py traces --record     record the traces of this machine
@@ -44,6 +47,8 @@ EXTRAS: dict[str, set[str]] = {
     "demo": set(),
     "test": {"test"},
     "lint": {"lint"},
+    "docs": {"docs"},
+    "release": {"release"},
     "traces": set(),
 }
 #: Families of all kinds, in two sets whose kernels take equally long to compile.
@@ -496,6 +501,41 @@ def lint(binaries: pathlib.Path) -> int:
     return failed
 
 
+def docs(binaries: pathlib.Path) -> int:
+    """Build the pages, and fail at a warning."""
+    out = ROOT / "docs" / "_build"
+    build: list[str | pathlib.Path] = [binaries / "python", "-m", "sphinx", "-b", "html", "-W"]
+    build += ["--keep-going", "-q", "-d", out / "doctrees", ROOT / "docs", out / "html"]
+    status = run(build, env={**clean_env(), "MPLBACKEND": "agg", "FCL_QUIET": "1"})
+    if not status:
+        say(f"open {shown(out / 'html' / 'index.html')}")
+    return status
+
+
+def release(binaries: pathlib.Path, arguments: list[str]) -> int:
+    """Build wheel and sdist, install each into a folder of its own, and run a command from there."""
+    if arguments not in ([], ["--check"]):
+        raise SetupError(f"release: expected --check or nothing, got {' '.join(arguments)}")
+    with tempfile.TemporaryDirectory(prefix="fcl-release-") as name:
+        folder = pathlib.Path(name)
+        made = folder / "dist" if arguments else ROOT / "dist"
+        python: list[str | pathlib.Path] = [binaries / "python", "-P", "-m"]
+        status = run([*python, "build", "--no-isolation", "--outdir", made, ROOT])
+        newest = sorted(made.glob("fcl-*"), key=lambda path: path.stat().st_mtime)[-2:]
+        for package in [] if status else newest:
+            target = folder / package.name
+            pip = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+            status = status or run([*python, *pip, "--target", target, package])
+            environment = {**clean_env(), "PYTHONPATH": str(target)}
+            status = status or run([*python, "fcl", "--version"], env=environment)
+            lost = {path.relative_to(ROOT) for path in (ROOT / "fcl").rglob("*.py")} - {
+                path.relative_to(target) for path in (target / "fcl").rglob("*.py")
+            }
+            if lost and not status:
+                raise SetupError(f"{package.name} lacks {', '.join(map(str, sorted(lost)))}")
+    return status
+
+
 def main(arguments: list[str]) -> int:
     """Run one command; return its exit code, or 2 for a usage or set-up error."""
     verbose = arguments[:1] in (["-v"], ["--verbose"])
@@ -506,7 +546,7 @@ def main(arguments: list[str]) -> int:
     if command not in EXTRAS:
         print(f"dev: unknown command {command!r}; expected {', '.join(EXTRAS)}", file=sys.stderr)
         return 2
-    if rest and command not in ("test", "traces"):
+    if rest and command not in ("release", "test", "traces"):
         print(f"dev: {command} takes no arguments, got: {' '.join(rest)}", file=sys.stderr)
         return 2
     lowest = LOWEST in rest
@@ -515,11 +555,19 @@ def main(arguments: list[str]) -> int:
         check_platform()
         check_python()
         with ready_venv(EXTRAS[command], verbose, lowest) as (binaries, installation):
-            if command == "demo":
-                return demo(binaries, installation)
-            if command == "traces":
-                return traces(binaries, rest)
-            return test(binaries, rest, lowest) if command == "test" else lint(binaries)
+            match command:
+                case "demo":
+                    return demo(binaries, installation)
+                case "test":
+                    return test(binaries, rest, lowest)
+                case "docs":
+                    return docs(binaries)
+                case "release":
+                    return release(binaries, rest)
+                case "traces":
+                    return traces(binaries, rest)
+                case _:
+                    return lint(binaries)
     except SetupError as error:
         print(f"dev: {error}", file=sys.stderr)
         return 2

@@ -125,7 +125,7 @@ def train(
     data : DataSet
         From :func:`fcl.open_data`, with a target.
     features : Kmers, Bag, Generator, Concat or str
-        The family, as ``Kmers(d=8)`` or ``"kmers:d=8"``; see ``fcl/features/README.md``.
+        The family, as ``Kmers(d=8)`` or ``"kmers:d=8"``; the page on families lists them.
     C, alpha : float
         Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
     l1_ratio : float

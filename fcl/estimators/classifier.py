@@ -308,7 +308,7 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     tol : float
         Relative duality gap (P - D) / P at which to stop. The default of 1e-4 is a tenth of the tolerance
         below which held-out accuracy and average precision no longer changed in the fourth digit on the
-        measured data sets (``tools/bench/README.md``). For a sampled family, such as
+        measured data sets (see the page on performance). For a sampled family, such as
         ``"fourier:per_pass=200"``, the gap covers only the features that the last pass priced.
     max_iter : int
         Largest number of passes over the data for each problem, besides the first, of the null model.

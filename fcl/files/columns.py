@@ -1,4 +1,4 @@
-"""The record of the columns in the header of a model file; README.md in this folder describes it."""
+"""The record of the columns in the header of a model file; docs/reference/model_file.md describes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trained model: certificate, file format (README.md in this folder), prediction, metrics."""
+"""The trained model: certificate, file format (docs/reference/model_file.md), prediction, metrics."""
 
 from __future__ import annotations
 

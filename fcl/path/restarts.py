@@ -1,7 +1,7 @@
 """Points by the driver ``processes``, whose children are started anew for each point.
 
 A point begins at the weights of the point before. The children read the rows again;
-``fcl/path/README.md`` says what this costs.
+``docs/explanation/paths.md`` says what this costs.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ along the step on the local objective itself:
         + penalty(W),        u_i = u_e,i + (W - W_e)' phi_i + (V - V_e) z_i
 
 For softmax it takes a quarter of the time of class blocks, and less than half that of proximal steps with
-one Gram matrix (both measured in tools/research/README.md).
+one Gram matrix (both measured in docs/performance/rejected.md).
 
 Weights, gradients and corrections have the shape (k, K); margins, residuals and curvatures (K, n). The
 margins of several outputs include the intercepts, and so do those of the view.

@@ -22,7 +22,7 @@ PATIENCE = {"ls": 10, "gls": 10, "cls": 3}
 @document_options
 @dataclass(frozen=True)
 class Settings(StagewiseOptions):
-    """The options of a stagewise training, in the notation of the room's README."""
+    """The options of a stagewise training, in the notation of docs/explanation/stagewise.md."""
 
     @property
     def link(self) -> Link:

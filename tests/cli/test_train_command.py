@@ -401,7 +401,8 @@ def test_help_and_pages_name_all_losses() -> None:
     from fcl.cli.train import command
 
     (loss,) = [param for param in command.params if param.name == "loss"]
-    pages = [ROOT / "README.md", ROOT / "fcl" / "model" / "README.md"]
+    reference = ROOT / "docs" / "reference"
+    pages = [reference / "losses.md", reference / "model_file.md"]
     texts = [loss.to_info_dict()["help"], fcl.train.__doc__, *(p.read_text() for p in pages)]
     for name, kind in LOSSES.items():
         estimator = fcl.FCLClassifier if kind.classifies else fcl.FCLRegressor

@@ -1,4 +1,4 @@
-"""The model file against its specification, fcl/model/README.md."""
+"""The model file against its specification, docs/reference/model_file.md."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_members_are_as_specified(path: Path) -> None:
     assert all(info.date_time == (1980, 1, 1, 0, 0, 0) for info in infos)
     assert (header["format"], header["version"]) == ("fcl-model", 1)
     assert [array.dtype.str for array in arrays] == ["<i8", "<f8", "<i8"]
-    page = (Path(__file__).parents[2] / "fcl/model/README.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/model_file.md").read_text()
     assert all(f"`{key}`" in page for key in [*header, *header["certificate"]])
 
 

@@ -97,7 +97,7 @@ def test_without_numcodecs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decoded(content: bytes, n: int) -> list[int]:
-    """The integers of a member, by the words of fcl/model/README.md alone; zlib."""
+    """The integers of a member, by the words of docs/reference/model_file.md alone; zlib."""
     found: list[int] = []
     at = 0
     while len(found) < n:

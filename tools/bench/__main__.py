@@ -4,7 +4,7 @@ python -m tools.bench --list
 python -m tools.bench GROUP|CASE ... [--repeat 3] [--core N] [--out results.jsonl]
 python -m tools.bench growth-rows --set every=40,10 C=0.03        other values of options
 python -m tools.bench peers-a9a --only fcl liblinear              some of what is compared
-python -m tools.bench page                                        all tables of README.md
+python -m tools.bench page                                        all tables of docs/performance
 """
 
 from __future__ import annotations

@@ -238,14 +238,14 @@ _ALL = [
          (512, 1024) for name, options in (("linear", {"update": "ls"}), ("calibrated, 1 round",
          {"update": "cls", "rounds": 1}), ("calibrated, 3 rounds", {"update": "cls", "rounds": 3}),
          ("logistic", {"update": "gls"}), ("linear, 3 visits", {"update": "ls", "visits": 3}))},
-         picture=("stagewise_pictures/curve", "processor seconds", "test error on MNIST, %", "xy"),
+         picture=("stagewise-curve", "processor seconds", "test error on MNIST, %", "xy"),
          cores=0),
     Case("stagewise-peers", "stagewise", "MNIST: other libraries on 4,096 cosines", data.mnist,
          stagewise.compared, STAGES, {"n": 4096}, {"fcl, linear": {"kind": "cosines", "update":
          "ls", "visits": 3}, "fcl, calibrated": {"kind": "cosines", "update": "cls", "rounds": 3},
          "fcl, logistic": {"kind": "cosines", "update": "gls", "inner": 5},
          "fcl, linear, six times the features": {"kind": "cosines", "n": 24576, "update": "ls",
-         "visits": 3}, **CLASSIFIERS}, picture=("stagewise_pictures/peers", "processor seconds",
+         "visits": 3}, **CLASSIFIERS}, picture=("stagewise-peers", "processor seconds",
          "test error on MNIST, %", "xy"), cores=0, page=True, patience=600.0),
     *(Case(f"stagewise-text-{split}", "stagewise", f"20 newsgroups by {split}", data.newsgroups,
          stagewise.compared, STAGES, {"group": None, "scale": "stagewise", "split": split},
@@ -282,7 +282,7 @@ _ALL = [
          online_ball.project, tuple(f"10^{k}" for k in range(2, 8)), {"sizes":
          "2 2.5 3 3.5 4 4.5 5 5.5 6 6.5 7", "scale": 100.0}, {f"{kind}, {method}": {"kind":
          f"{kind}; z = 100", "method": method} for kind in ("normal", "99 % zeros") for method in
-         ("ball", "sorting", "as printed")}, picture=("online/projections", "numbers in the vector",
+         ("ball", "sorting", "as printed")}, picture=("projections", "numbers in the vector",
          "nanoseconds for each number", "xy")),
     Case("projections-kinds", "projections", "nanoseconds for each number, by kinds of vectors",
          data.nothing, online_ball.project, ("10^4", "10^6", "10^7"), {"sizes": "6 7"},
@@ -305,7 +305,7 @@ _ALL = [
          online_data.rows_of, online_ball.ball_curve, ("level 1", "level 0.3", "level 0.1",
          "level 0.03", "least", "rate"), {"name": "20news", "C": 1.0, "start": 100.0, "passes":
          100.0, "tuned": 10.0, "levels": "1 0.3 0.1 0.03"}, {method: {"method": method} for method
-         in BALL[:-1]}, picture=("online/ball-passes", "operations / 10^9", "(f - f*) / f*", "xy")),
+         in BALL[:-1]}, picture=("ball-passes", "operations / 10^9", "(f - f*) / f*", "xy")),
     Case("ball-kmers", "ball", "the same on k-mers of C. elegans", online_data.rows_of,
          online_ball.ball_curve, ("level 1", "level 0.3", "level 0.1", "level 0.03", "least",
          "rate"), {"name": "celegans", "every": 640, "C": 0.1, "passes": 40.0, "seconds": 10.0,
@@ -315,14 +315,14 @@ _ALL = [
          f"800 synthetic rows, {loss} loss, to levels of (f - f*) / (f(0) - f*) (Figures 4 and 5)",
          online_data.rows_of, online_ball.ball_curve, ("level 0.1", "level 0.01", "level 0.001",
          "level 0.0001", "least", "rate"), {"name": loss, "loss": loss, "rows": 800, "start":
-         start}, {method: {"method": method} for method in BALL}, picture=("online/ball-batch-800",
+         start}, {method: {"method": method} for method in BALL}, picture=("ball-batch-800",
          "operations / 10^9", "(f - f*) / (f(0) - f*)", "xy")) for loss, start in (("squared", 1.0),
          ("logistic", 10.0))),
     Case("ball-classes", "ball", "ten classes with a kernel on MNIST (Figure 7)", data.mnist,
          online_ball.kernel_classes, ("losses", "test error", "zeros", "rate"), {},
          {f"{method}, {words}": {"method": method, "steps": steps, "passes": passes} for words,
          steps, passes in (("all rows a step", 1, 100), ("1 % of the rows a step", 100, 25)) for
-         method in ("ball", "EG")}, picture=("online/ball-classes", "passes", "mean loss", "y")),
+         method in ("ball", "EG")}, picture=("ball-classes", "passes", "mean loss", "y")),
     Case("features-left", "truncated", "features left without a loss of accuracy (Figure 1)",
          online_data.with_noise, online_sparse.features_left, ("active", "no noise", "left",
          "accuracy", "area", "chosen"), {}, {f"{name}{' + noise' if noise else ''}": {"name": name,
@@ -331,13 +331,13 @@ _ALL = [
          1000.0})) for noise in ((False, True) if name != "20news" else [False])}),
     Case("sparsity", "truncated", "sparsity against the area under the ROC curve (Figure 2)",
          online_data.with_noise, online_sparse.sparse_models, ("area", "active", "within 0.01 of it",
-         "of them noise"), {}, axes(name=("wdbc", "magic04", "a9a")), picture=("online/sparsity",
+         "of them noise"), {}, axes(name=("wdbc", "magic04", "a9a")), picture=("sparsity",
          "features", "area under the ROC curve", "x")),
     *(Case(f"loops-{name}", "loops", f"{title}: processor seconds to (P - P*) / P*",
          online_data.rows_of, online_sparse.cached_loops, ("away 0.1", "away 0.001", "away 1e-06",
          "end", "optimum", "rate", "passes", "most cached", "evicted"), {"name": name, "unit":
          False, "start": start}, {f"{method}, 1/{part}" if part > 1 else method: {"method": method,
-         "part": part} for method, part in LOOPS}, picture=("online/dcl", "processor seconds",
+         "part": part} for method, part in LOOPS}, picture=("dcl", "processor seconds",
          "(P - P*) / P*", "xy")) for name, title, start in (("20news", "20 newsgroups", 0.01),
          ("celegans", "C. elegans", 0.001))),
     # -- online learners beside other libraries and beside certified training
@@ -345,7 +345,7 @@ _ALL = [
          online_learners.one_pass, ("rows/s", "above optimum", "own gap", "active", "test loss",
          "test error", "AUPRC", "rate", "ratio"), {"name": name, "every": 16, "unit": False, "C":
          0.1}, {learner: {"learner": learner} for learner in LEARNERS} | {"river": {"learner":
-         "river", "most_rows": 6000}}, picture=("online/peers", "rows a second",
+         "river", "most_rows": 6000}}, picture=("peers", "rows a second",
          "objective above the optimum, relative", "xy")) for name, title in (("20news",
          "20 newsgroups"), ("example", "windows of C. elegans"), ("a9a", "a9a"))),
     Case("online-kmers", "which", "generated k-mers: a pass, and certified training", data.example,
@@ -366,7 +366,7 @@ _ALL = [
     Case("ram-bits", "ram", "progressive loss against bits", online_data.less_ram_rows,
          online_learners.bits, ("bits", "loss, %", "over seeds", "error, %", "AUC loss, %", "clipped",
          "active", "rate", "loss"), {"seeds": 5}, axes(name=("a9a", "20news")),
-         picture=("online/less-ram", "bits of a weight and its count", "progressive loss", "")),
+         picture=("less-ram", "bits of a weight and its count", "progressive loss", "")),
     Case("ram-rounding", "ram", "rounded models on unseen rows of a9a", online_data.less_ram_rows,
          online_learners.rounding, ("loss, %", "AUC loss, %", "rise", "sd", "bound", "bound of sd",
          "largest move", "bound of move", "bits", "bits stored"), {"name": "a9a", "seeds": 10}),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "docs" / "pictures"
 #: The folder of the shared data, beside the repository.
 SHARED = ROOT.parent / "shared" / "data"
 #: The folder of derived data, which are made once and reused.
@@ -148,7 +149,7 @@ COLUMNS, PANELS, MOST_MARKED = 3, 4, 40
 def draw(
     name: str, panels: Mapping[str, Mapping[str, Any]], x: str, y: str, logarithmic: str
 ) -> None:
-    """Write NAME-light.svg and NAME-dark.svg below the folder of this module.
+    """Write NAME-light.svg and NAME-dark.svg to docs/pictures.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ def draw(
             shown = {curve.get_label(): curve for axes in all_axes for curve in axes.get_lines()}
             handles = [shown[label] for label in labels]
             figure.legend(handles, labels, loc="outside lower center", ncols=COLUMNS)
-            target = Path(__file__).parent / f"{name}-{mode}.svg"
+            target = PICTURES / f"{name}-{mode}.svg"
             figure.savefig(target, transparent=True, metadata={"Date": None})
             plt.close(figure)
     print(f"wrote {name}-light.svg and {name}-dark.svg", file=sys.stderr)

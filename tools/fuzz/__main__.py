@@ -5,8 +5,8 @@
     python -m tools.fuzz --runs 10 --kinds fault:trainer   # cases with this in their name
     python -m tools.fuzz --seed 0 --only 4711              # one case; its folder is kept
 
-README.md beside this file says what is checked. The exit code is 1 if any case failed. On a busy machine,
-set FCL_FAULTS_PATIENCE=10 to multiply all time limits by 10.
+docs/explanation/fuzzing.md says what is checked. The exit code is 1 if any case failed. On a busy
+machine, set FCL_FAULTS_PATIENCE=10 to multiply all time limits by 10.
 """
 
 from __future__ import annotations
