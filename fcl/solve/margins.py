@@ -1,4 +1,4 @@
-"""The margins of a point, of one output or of several."""
+"""The margins of a point, of one output or of K."""
 
 from __future__ import annotations
 
