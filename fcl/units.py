@@ -141,8 +141,8 @@ LEAST_GAP = 1e-15
 
 
 def format_gap(gap: float) -> str:
-    """Format a relative gap with three digits, as ``0.000343``; what float64 rounds away is not shown."""
-    return f"below {LEAST_GAP:g}" if 0.0 < gap < LEAST_GAP else f"{gap:.3g}"
+    """Format a relative gap with three digits, as ``0.000343``; what rounding explains is ``0``."""
+    return "0" if abs(gap) < LEAST_GAP else f"{gap:.3g}"
 
 
 def format_share(share: float) -> str:

@@ -127,11 +127,13 @@ class Context:
 
     @property
     def directions(self) -> tuple[str, str]:
-        """What negative and positive weights of one output do, in words."""
-        if self.model.n_outputs == 1 and self.model.labels is not None:
-            negative, positive = self.labels
-            return f"towards {negative}", f"towards {positive}"
-        return "lower the prediction", "raise the prediction"
+        """What negative and positive weights do, in words."""
+        if not self.predictor.classifies:
+            return "lower the prediction", "raise the prediction"
+        if len(self.outputs) > 1:
+            return "against it", "for it"
+        negative, positive = self.labels
+        return f"towards {negative}", f"towards {positive}"
 
 
 def name_text(text: str) -> str:

@@ -25,7 +25,7 @@ WIDTH = 0.92
 #: Positions of a panel, in which letters are wide enough to be read, and panels of a picture.
 PANEL_POSITIONS, MOST_PANELS = 30, 4
 #: The share of the height of all letters that the range of a logo holds.
-MOST_HEIGHT = 0.92
+MOST_HEIGHT = 0.85
 
 
 def zoomed(sizes: Floats) -> list[range]:
@@ -63,9 +63,8 @@ def logo_panels(
     for part in parts:
         with drawing(PANEL, height) as drawn:
             draw_logo(drawn.axes, letters, heights, origin, part)
-            drawn.axes.set(xlabel="position")
-            if part is parts[0]:
-                drawn.axes.set(ylabel=ylabel, title=title)
+            drawn.axes.set(xlabel="position", title=title)
+            drawn.axes.set_ylabel(ylabel if part is parts[0] else "")
         panels.append(drawn.svg)
     shown = np.concatenate([np.arange(part.start, part.stop) for part in parts])
     if len(shown) == len(sizes):

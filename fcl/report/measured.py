@@ -35,6 +35,8 @@ N_LETTERS = len(LETTERS) - 1
 #: Rows of a block of the first pass, and rows times outputs.
 BLOCK_ROWS = 8_192
 BLOCK_NUMBERS = 1 << 18
+#: Rows whose letters are added at a time: their masks stay in the cache of the processor.
+TILE_ROWS = 512
 #: Outputs whose letters have effects.
 MOST_LETTERED = 256
 
@@ -113,20 +115,15 @@ def _predictions(
     model: Predictor, data: DataSet, targets: _Targets, groups: Groups | None
 ) -> tuple[Predictions, LetterEffects | None]:
     """Sums over the predictions of all rows and, for windows, the effects of letters."""
-    added, margins_of, family, K = (
-        model.added_margins(data),
-        model.scorer(),
-        model.family,
-        model.n_outputs,
-    )
+    added, margins_of = model.added_margins(data), model.scorer()
+    family, K = model.family, model.n_outputs
     predictions = PredictionSums(model, groups)
     letters = None
     if family.row_kind == "sequences" and K <= MOST_LETTERED:
         letters = _LetterSums(centred=kind_of(model) == "class")
     most = max(64, BLOCK_NUMBERS // K // 64 * 64)
-    for start, stop, block in family.read_rows(
-        data.rows, min(BLOCK_ROWS, most, family.most_block_rows())
-    ):
+    most = min(BLOCK_ROWS, most, family.most_block_rows())
+    for start, stop, block in family.read_rows(data.rows, most):
         margins = margins_of(block)
         if added is not None:
             margins = margins + added[start:stop].reshape(margins.shape)
@@ -145,28 +142,29 @@ class _LetterSums:
 
     def __init__(self, centred: bool) -> None:
         self._centred = centred
-        self._weights = np.zeros((0, 0))
-        self._margins = np.zeros((0, 0, 0))
+        self._sums = np.zeros((N_LETTERS, 0, 0))  # (letters, weight and margins, positions)
+        self._total = np.zeros(0)  # over all rows, also with unknown letters
 
     def add(self, codes: npt.NDArray[np.uint8], margins: Floats, weights: Floats) -> None:
-        length, K = codes.shape[1], margins.shape[1]
-        if not self._weights.size:
-            self._weights = np.zeros((N_LETTERS + 1, length))
-            self._margins = np.zeros((N_LETTERS + 1, length, K))
         if self._centred:
             margins = margins - margins.mean(axis=1, keepdims=True)
-        weighted = weights[:, None] * margins
+        columns = np.concatenate([weights[None, :], weights * margins.T])
+        if not self._sums.size:
+            self._sums = np.zeros((N_LETTERS, len(columns), codes.shape[1]))
+            self._total = np.zeros(len(columns))
+        self._total += columns.sum(axis=1)
         with one_blas_thread():  # the number of threads changes the rounding
-            for letter in range(N_LETTERS + 1):
-                has = (codes == letter).astype(np.float64)
-                self._weights[letter] += weights @ has
-                self._margins[letter] += has.T @ weighted
+            for start in range(0, len(codes), TILE_ROWS):
+                tile = codes[start : start + TILE_ROWS]
+                own = np.ascontiguousarray(columns[:, start : start + TILE_ROWS])
+                for letter in range(N_LETTERS):
+                    self._sums[letter] += own @ (tile == letter).astype(np.float64)
 
     def effects(self) -> LetterEffects:
         """The effects; unknown letters count in the mean alone."""
-        mean = self._margins[:, 0].sum(axis=0) / self._weights[:, 0].sum()
-        weights = self._weights[:N_LETTERS].T
-        margins = self._margins[:N_LETTERS].transpose(1, 0, 2)  # (L, 4, K)
+        mean = self._total[1:] / self._total[0]
+        weights = self._sums[:, 0].T
+        margins = self._sums[:, 1:].transpose(2, 0, 1)  # (L, 4, K)
         means = np.divide(
             margins,
             weights[:, :, None],

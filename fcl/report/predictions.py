@@ -110,18 +110,19 @@ class Predictions:
     #: the largest |margin|. Of numbers ``highest``, the row of the largest margin; ``too_low`` and
     #: ``too_high``, the rows of the largest errors
     extremes: Mapping[str, Extreme] = field(default_factory=dict)
+    quantile: float | None = None  #: of the target that predictions estimate; None for means
 
     @cached_property
     def answers(self) -> list[Answer]:
         """The scores that say how good the model is, the most important one first."""
         totals = self.totals.all()
-        if self.overflows or not self.n_counted:
+        if self.overflows or not self.n_counted or self.quantile is not None:
             return []
         if self.kind == "class":
             weight, squared = (float(totals.column(n)[0]) for n in ("weight", "squared_weight"))
             accuracy = share_of(1.0 - float(totals.mean("wrong")[0]), weight, squared)
             most = float(self.outputs.mean("target").max())
-            return [Answer("accuracy", accuracy, most, "always the largest class")]
+            return [Answer("accuracy", accuracy, most, "always guessing the largest class")]
         one_output = len(self.outputs.sums) == 1
         if self.kind == "label" and not one_output:
             shares = self.outputs.mean("target")
@@ -197,6 +198,7 @@ class PredictionSums:
             self._centre,
             self._overflows,
             self._extremes,
+            self._model.loss_object.quantile if isinstance(self._model, Model) else None,
         )
 
     def _columns(self, y: Floats) -> Floats:

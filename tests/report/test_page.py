@@ -411,7 +411,7 @@ def test_cells_and_the_order_of_sections() -> None:
     assert [cell(v) for v in (None, float("nan"), 12345, 0.00012345, 123456.0, 2632.4, "<a>")] == [
         "", "", "12,345", "0.0001234", "123,456", "2,632", "<a>",
     ]  # fmt: skip
-    assert [cell(1e-17, "gap"), cell(0.034, "share of the score")] == ["below 1e-15", "3.4 %"]
+    assert [cell(1e-17, "gap"), cell(0.034, "share of the score")] == ["0", "3.4 %"]
     made = [Section("b", "B", notes=["n & m"]), Section("a", "A")]
     html = render("t", made)
     assert html.index('id="b"') < html.index('id="a"') and "n &amp; m" in html

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.motif import Motif
 from fcl.report.columns import FeatureStats
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, PANEL, SECOND, bars, drawing, short
@@ -207,33 +205,20 @@ def _draw_motif(context: Context, output: int, motif: MergedMotif) -> str:
 # -- patterns by position --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Placed:
-    """A pattern at one position, with the sum of its |weights|."""
-
-    motif: Motif
-    size: float
-
-    @property
-    def start(self) -> int:
-        """Position of the first letter in the window."""
-        return self.motif.start or 0
-
-
 def _positions(context: Context) -> list[Figure]:
     """A picture of the patterns that are at one position; nothing if there are none."""
     sizes = np.abs(context.weights).sum(axis=1)
     placed = [
-        _Placed(motif, float(size))
+        (motif.start, motif.pattern, float(size))
         for motif, size in zip(context.motifs, sizes, strict=True)
         if motif is not None and motif.start is not None and size
     ]
     if not placed:
         return []
-    length = max(p.start + len(p.motif.pattern) for p in placed)
+    length = max(start + len(pattern) for start, pattern, _ in placed)
     width = -(-length // MOST_POSITIONS)
     letters = _letter_weights(placed, length, width)
-    counts = np.bincount([p.start // width for p in placed], minlength=len(letters))
+    counts = np.bincount([start // width for start, _, _ in placed], minlength=len(letters))
     at = np.arange(len(letters)) * width - context.origin
     with drawing(PANEL, 2.0) as left:
         left.axes.bar(at, counts, width=0.9 * width, color=ACCENT)
@@ -253,13 +238,13 @@ def _positions(context: Context) -> list[Figure]:
     return [Figure("positions", [left.svg, right.svg], caption, data)]
 
 
-def _letter_weights(placed: Sequence[_Placed], length: int, width: int) -> Floats:
+def _letter_weights(placed: Sequence[tuple[int, str, float]], length: int, width: int) -> Floats:
     """The sum of |weight| of the patterns that fix each letter, float64 (positions, 4)."""
     out = np.zeros((-(-length // width), 4))
-    for p in placed:
-        for i, letter in enumerate(p.motif.pattern):
+    for start, pattern, size in placed:
+        for i, letter in enumerate(pattern):
             if letter != ".":
-                out[(p.start + i) // width, "ACGT".index(letter)] += p.size
+                out[(start + i) // width, "ACGT".index(letter)] += size
     return out
 
 

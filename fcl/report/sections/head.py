@@ -12,6 +12,7 @@ from fcl.model import Model
 from fcl.model.facts import proof
 from fcl.report.contract import Context, Section, name_text
 from fcl.report.sections.path import score_of_choice
+from fcl.report.sections.scores import errors_of
 from fcl.units import counted, format_score, format_share
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ def _quality(context: Context) -> list[str]:
     rows = f"{counted(predictions.n_counted, 'row')} of {kind} data"
     answers = predictions.answers
     if not answers:
-        return [f"On {rows}, no score can be computed."]
+        computed = predictions.n_counted and not predictions.overflows
+        errors = errors_of(context, predictions)[:1] if computed else []
+        found = [f"On {rows}: {name} {text}." for name, text in errors]
+        return found or [f"On {rows}, no score can be computed."]
     # of several scores the first one decides: AUROC is high even where few positive rows are found
     first = [NO_GAIN] * answers[0].no_gain
     return [*first, f"On {rows}: {' and '.join(f'{a.name} {a.text}' for a in answers)}."]
@@ -81,7 +85,7 @@ def _size(model: Model) -> str:
 
 def _stagewise(context: Context) -> list[str]:
     model = cast("StagewiseModel", context.predictor)
-    size = f"It uses {counted(model.n_blocks, 'block')} of {model.all_blocks:,} blocks of features."
+    size = f"It uses {model.n_blocks:,} of {counted(model.all_blocks, 'block')} of features."
     found = model.certificate
     if found is None:
         return [size, "Nothing is proved about it: the gap to the joint optimum was not computed."]

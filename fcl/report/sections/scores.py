@@ -76,7 +76,7 @@ def section(context: Context) -> Section:
         lead += " The order of the rows by this model is hardly better than a random order."
     if predictions.kind == "label" and not answers:
         lead += " All rows have the same label, so that there are no curves."
-    facts = [(answer.name, answer.text) for answer in answers] + _errors(context, predictions)
+    facts = [(answer.name, answer.text) for answer in answers] + errors_of(context, predictions)
     notes = [INTERVALS] * any(answer.interval for answer in answers)
     blocks += scores_by_group(predictions, _metric(context))
     return Section("scores", "Scores", lead, facts, blocks, notes + _notes(predictions))
@@ -99,7 +99,7 @@ def _metric(context: Context) -> str:
     return model.loss_object.metric_title if isinstance(model, Model) else "mean squared error"
 
 
-def _errors(context: Context, predictions: Predictions) -> list[tuple[str, str]]:
+def errors_of(context: Context, predictions: Predictions) -> list[tuple[str, str]]:
     """Mean errors over the rows, and over several outputs."""
     totals = predictions.totals.all()
 
@@ -117,9 +117,8 @@ def _errors(context: Context, predictions: Predictions) -> list[tuple[str, str]]
         "mean absolute error": mean("absolute"),
     }
     facts = [(name, f"{value:.6g}") for name, value in errors.items()]
-    quantile = context.model.loss_object.quantile if isinstance(context.predictor, Model) else None
-    if quantile is not None:
-        share = f"{mean('covered'):.4f}, {quantile:g} is perfect"
+    if predictions.quantile is not None:
+        share = f"{mean('covered'):.4f}, {predictions.quantile:g} is perfect"
         facts.append(("share of targets up to the prediction", share))
     return facts
 
@@ -339,8 +338,11 @@ def _calibrations(context: Context, predictions: Predictions) -> Blocks:
     """Mean target against mean prediction of the first outputs; nothing if margins are no means."""
     model, cells = context.predictor, predictions.margins
     numbers = predictions.kind == "target"
-    quantile = numbers and isinstance(model, Model) and model.loss_object.quantile is not None
-    if not len(cells) or quantile or not (numbers or model.mean_name == "probability"):
+    if (
+        not len(cells)
+        or predictions.quantile is not None
+        or not (numbers or model.mean_name == "probability")
+    ):
         return []
     words = "mean prediction", "mean target"
     if not numbers:
