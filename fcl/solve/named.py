@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.prices import PriceQuery, Prices
+from fcl.features.run import MARGIN
 from fcl.objective.limits import cost, sizes
 from fcl.solve.conditions import Conditions
 from fcl.types import Floats
-
-#: Share of the level of an excess that is left for the change of prices by balancing.
-MARGIN = 1e-3
 
 
 def with_named(query: PriceQuery, conditions: Conditions) -> PriceQuery:
@@ -39,7 +37,8 @@ def apart(
     ``cost`` has what these subtract from the bound. The sums of features of other parts are 0, and change
     nothing.
 
-    query : :func:`with_named` of the ``caller`` 's query.  keep : most candidates of a part.
+    query : what :func:`with_named` made of ``caller``, the query of the pass.
+    keep : most candidates of a part.
     """
     limits, n_watched = conditions.penalty.limits, len(caller.watched)
     ids, sums = query.watched, prices.watched

@@ -80,7 +80,6 @@ class SingleTrainer(Trainer):
         return 4 * 8 * n_rows + InnerModel.bytes_for(n_rows, max_columns, entries, binary)
 
     def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
-        """See :meth:`Trainer.start`."""
         super().start(view, working, anchor, free)
         n = working.cache.n
         if n and self._is_clipped(n) and self._is_cheap(n):
