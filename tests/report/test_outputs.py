@@ -160,6 +160,7 @@ def test_several_numbers(tmp_path: Path) -> None:
     np.testing.assert_allclose(numbers(own, "mean squared error"), errors)
     r2 = r2_score(y, margins, sample_weight=s, multioutput="raw_values")
     np.testing.assert_allclose(numbers(own, "R squared"), r2)
+    assert facts(report, "scores")["R squared"] == f"{np.mean(r2):.4f} (the mean target has 0)"
     groups = table(report, "groups")
     odd = np.arange(N) % 2 == 1
     mae = np.average(np.abs(y - margins)[odd].mean(axis=1), weights=s[odd])
@@ -182,6 +183,8 @@ def test_several_labels(tmp_path: Path) -> None:
         bins = [row for row in table(report, "calibration") if row["label"] == "xyz"[k]]
         squares = np.square(np.array(numbers(bins, "predicted")) - numbers(bins, "observed"))
         assert squares.mean() < brier_score_loss(y, p[:, k], sample_weight=s)
+    right = np.average(((margins > 0) == data.target).mean(axis=1), weights=s)
+    assert facts(report, "scores")["accuracy"].startswith(f"{right:.4f} (a constant has 0.")
     even = np.arange(N) % 2 == 0
     loss = log_loss(data.target[even].ravel(), p[even].ravel(), sample_weight=np.repeat(s[even], 3))
     assert numbers(table(report, "groups"), "log loss")[0] == pytest.approx(loss)

@@ -78,7 +78,7 @@ def section(context: Context) -> Section | None:
         errs = " with standard errors" if measured else ""
         caption = f"{metric}{errs} over C, and over the number of features; dotted: the choices"
         if len(panels) > 1:
-            caption += ". On the right, the points near the choices"
+            caption += ". The second picture has the points near the choices"
     return Section(
         "path",
         "Choice of C",
