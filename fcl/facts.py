@@ -114,6 +114,12 @@ def share_text(rho: float) -> str:
     return f"l1_ratio {rho:g}"
 
 
+def mixture_text(options: Mapping[str, Any]) -> str:
+    """The share of |w_j| in the penalty that options ask for; empty for the L1 norm."""
+    rho = float(options.get("l1_ratio", 1.0))
+    return "" if rho == 1.0 else share_text(rho)
+
+
 def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
     """``class weights -1: 1, 1: 20``; empty without class weights."""
     if given is None:

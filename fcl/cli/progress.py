@@ -25,7 +25,7 @@ from fcl.drivers.events import (
     Workers,
 )
 from fcl.errors import OutputExistsError, reason
-from fcl.facts import class_weight_text, limits_text, share_text, validation_text
+from fcl.facts import class_weight_text, limits_text, mixture_text, validation_text
 from fcl.memory.ledger import in_words
 from fcl.plain import plain
 from fcl.store import names_beside
@@ -94,14 +94,15 @@ def problem_text(event: Started) -> str:
 
 def started_line(event: Started) -> str:
     """The problem in one line."""
-    rho = event.options.get("l1_ratio", 1.0)
-    mixed = "" if rho == 1.0 else f", {share_text(rho)}"
-    if text := limits_text(event.options.get("limits")):
-        mixed += f", {text}"
-    mixed += ", standardized" if event.options.get("standardize") else ""
-    if text := class_weight_text(event.options.get("class_weight")):
-        mixed += f", {text}"
-    return f"{problem_text(event)}, C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}"
+    options = event.options
+    unusual = [
+        mixture_text(options),
+        limits_text(options.get("limits")),
+        "standardized" * bool(options.get("standardize")),
+        class_weight_text(options.get("class_weight")),
+    ]
+    strength = f"C {event.C:.6g} = alpha {event.alpha:.6g}"
+    return ", ".join(filter(None, [problem_text(event), strength, *unusual]))
 
 
 def compiling_line(event: Compiling) -> str:
