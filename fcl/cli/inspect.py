@@ -13,8 +13,6 @@ from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
-from fcl.model.effects import Effect, effects_of
-from fcl.model.score_files import score_lines
 
 if TYPE_CHECKING:
     from fcl.model import Model
@@ -43,6 +41,7 @@ def command(
     from fcl.files.atomic import check_output
     from fcl.files.result_file import Output, saved_bytes
     from fcl.model import Model, load_model
+    from fcl.model.score_files import score_lines
     from fcl.report.meme import meme_text
 
     for option, path in (("--tsv", tsv), ("--meme", meme)):
@@ -89,6 +88,7 @@ def _lines(model: Model) -> Iterator[str]:
 
     A model of several outputs has a line for each nonzero weight, with the label of its output.
     """
+    from fcl.model.effects import Effect, effects_of
     from fcl.model.frames import OutputFeature
 
     family = model.family

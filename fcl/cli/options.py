@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +103,7 @@ def version_option() -> click.Option:
 
 
 class TableCommand(Command):
-    """A command whose options are declared in the table, below the last word of its name.
+    """A command whose options are declared in the table, below its name without fcl.
 
     Attributes
     ----------
@@ -115,7 +114,7 @@ class TableCommand(Command):
     """
 
     def __init__(self, name: str, params: Sequence[click.Parameter] = (), **more: Any) -> None:
-        word = re.split("[ -]", name)[-1]
+        word = name[len("fcl ") :]  # or of fcl-NAME
         self.table, self.groups = options_of_command(word), GROUPS[word]
         own = map(click_parameter, self.table.values())
         super().__init__(name, params=[*params, *own, version_option()], **more)

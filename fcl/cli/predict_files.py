@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fcl.cli.common import printable
 from fcl.errors import InputError
 from fcl.options.convert import FORMAT_OPTIONS
 from fcl.store import absolute, local_folder, locate
-from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.convert.contract import Budget
@@ -148,8 +145,7 @@ def predict_variants(model: Predictor, request: Request) -> ScoreSummary:
 
 def _has_positions(model: Predictor) -> bool:
     """Whether a feature of a model is a pattern at a place of the window."""
-    ids: Ids = getattr(model, "ids", np.empty(0, np.int64))
-    motifs = (model.family.motif(int(feature)) for feature in ids)
+    motifs = (model.family.motif(int(feature)) for feature in getattr(model, "ids", ()))
     return any(motif is not None and motif.position is not None for motif in motifs)
 
 

@@ -44,7 +44,7 @@ def _by_output(where: str, value: Any) -> float | list[float]:
     return [schema.finite(f"{where}[{k}]", number) for k, number in enumerate(value)]
 
 
-#: The limits of all features, and of others by id; see :func:`fcl.options.limits_of`.
+#: The limits of all features, and of others by id; see :func:`fcl.options.kinds.limits_of`.
 _LIMITS = schema.row(
     schema.unknown,
     schema.unknown,

@@ -19,7 +19,7 @@ AS_IN_PYTHON: Any = object()
 #: The commands, and the learner that ``fcl train --path`` runs.
 TRAIN, PATHS, ONLINE, STAGEWISE = "train", "path", "online", "stagewise"
 CERTIFY, CONVERT, PREDICT, REPORT, INSPECT = "certify", "convert", "predict", "report", "inspect"
-NEW_FEATURES = "features"  #: fcl new-features
+NEW_FEATURES = "new-features"
 #: The commands whose options a TOML file may give.
 WITH_CONFIG = (TRAIN, ONLINE, STAGEWISE)
 
