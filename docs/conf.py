@@ -55,7 +55,6 @@ html_theme_options = {
     "use_edit_page_button": False,
     "show_toc_level": 2,
 }
-html_sidebars = {"performance/**": ["sidebar-nav-bs"]}
 suppress_warnings = ["config.cache"]
 
 sphinx_gallery_conf = {
