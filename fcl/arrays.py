@@ -14,6 +14,11 @@ Shape = tuple[int, ...]
 Allocate = Callable[[str, Any, Shape], np.ndarray]
 
 
+def of_outputs(n_outputs: int) -> Shape:
+    """The axis of numbers by output: none for one output."""
+    return (n_outputs,) if n_outputs > 1 else ()
+
+
 def fresh(name: str, dtype: Any, shape: Shape) -> np.ndarray:
     """The :data:`Allocate` of private memory."""
     return np.empty(shape, dtype)

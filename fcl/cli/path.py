@@ -16,6 +16,7 @@ from fcl.cli.common import (
     EXIT_UNFINISHED,
     Interrupted,
     messages,
+    printable,
     show,
 )
 from fcl.cli.saving import save_result
@@ -29,6 +30,7 @@ from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.cli.signals import Stop
+    from fcl.data import DataSet
     from fcl.files.result_file import Output, Save
     from fcl.path.result import PathResult
 
@@ -76,8 +78,10 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
     if options["save_oof"] is not None:
         if options["cv"] is None:
             raise click.UsageError("--save-oof needs --cv: only folds hold every row out once")
-        if not options["save_oof"].endswith(".npy"):
-            raise click.UsageError(f"--save-oof: expected FILE.npy, got {options['save_oof']}")
+        if not options["save_oof"].endswith((".npy", ".tsv")):
+            raise click.UsageError(
+                f"--save-oof: expected FILE.tsv, a table, or FILE.npy, got {options['save_oof']}"
+            )
 
 
 def path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
@@ -138,7 +142,7 @@ def run_path(
         return 128 + stop.signum
     if path.checkpoint_failed:
         messages.say(f"error: {folder} lacks the last points, which could not be written")
-    written, moved = _write(options, path, output)
+    written, moved = _write(options, path, given["data"], output)
     if not options["quiet"]:
         from fcl.cli.path_report import path_lines
 
@@ -240,7 +244,7 @@ def _left(options: Mapping[str, Any], folder: str) -> str:
 
 
 def _write(
-    options: Mapping[str, Any], path: PathResult, output: Output
+    options: Mapping[str, Any], path: PathResult, data: DataSet, output: Output
 ) -> tuple[list[tuple[str, str]], bool]:
     """Write the chosen model and the other outputs.
 
@@ -262,10 +266,37 @@ def _write(
     elif options["refit"]:
         messages.say("warning: the chosen model has no features, so there is no refit")
     if options["save_oof"] is not None and path.oof is not None:
-        from numpy.lib.format import write_array
-
-        file = io.BytesIO()
-        write_array(file, path.oof, allow_pickle=False)
+        content = _table_of_rows if options["save_oof"].endswith(".tsv") else _array
         place = Output(options["save_oof"], overwrite)
-        write("out of fold", place, saved_bytes(file.getvalue()))
+        write("out of fold", place, saved_bytes(content(path, data)))
     return written, moved
+
+
+def _array(path: PathResult, data: DataSet) -> bytes:
+    """The margins of the rows, as an .npy file."""
+    from numpy.lib.format import write_array
+
+    assert path.oof is not None
+    file = io.BytesIO()
+    write_array(file, path.oof, allow_pickle=False)
+    return file.getvalue()
+
+
+def _table_of_rows(path: PathResult, data: DataSet) -> bytes:
+    """Name, label, fold and margins of each row that a fold held out, as a table."""
+    from fcl.data.open import open_columns
+    from fcl.model.outputs import scores_of
+
+    assert path.oof is not None and path.folds is not None
+    assert data.source is not None and data.target is not None
+    model = path.chosen.model
+    reader = open_columns(data.source, {"name": "obs/name"}, data.n_rows).get("name")
+    names = range(data.n_rows) if reader is None else reader.read(0, data.n_rows)
+    margins = scores_of(model, "margin")
+    lines = ["\t".join(["name", "label", "fold", *margins.names])]
+    columns = [values.tolist() for values in margins.columns(path.oof)]
+    for row, (name, label, fold) in enumerate(zip(names, data.target, path.folds, strict=True)):
+        cells = [printable(str(name)), printable(str(label)), str(fold + 1)]
+        if fold >= 0:
+            lines.append("\t".join([*cells, *(f"{values[row]:.17g}" for values in columns)]))
+    return ("\n".join(lines) + "\n").encode()

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from fcl import kernels
+from fcl.arrays import of_outputs
 from fcl.cache import ColumnCache
 from fcl.data.prepared import SMALL_SIDES
 from fcl.drivers.processes.lists import point_lists, slot_lists, watched_lists
@@ -311,8 +312,7 @@ def _divide(
     least_cache = arena + job.least_columns * per_column + entry * MIN_ENTRIES
     hessian_columns = min(LEAST_COLUMNS, family.n_features)
     least_cache += ExactModel.bytes_for(hessian_columns)
-    shape = (outputs,) if outputs > 1 else ()
-    view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns, shape)
+    view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns, of_outputs(outputs))
     trainer = SingleTrainer.bytes_for(n_view, 0, 0, family.binary) + view
     if job.coupled:
         active = min(job.most_columns, family.n_features)

@@ -169,6 +169,11 @@ def by_output(numbers: Floats, weights: Floats) -> Floats:
     return numbers if weights.ndim == 1 else numbers[:, None]
 
 
+def largest_output(numbers: Floats) -> Floats:
+    """The largest number of each feature over its outputs, (k,), of numbers >= 0, (k,) or (k, K)."""
+    return np.asarray(numbers.max(axis=tuple(range(1, numbers.ndim)), initial=0.0))
+
+
 def inside(weights: Floats, low: Floats, high: Floats) -> Floats:
     """Weights moved into their limits, and to a limit that they miss by rounding alone."""
     weights = np.where(weights <= low * (1.0 - NEAR), low, weights)

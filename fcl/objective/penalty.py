@@ -33,7 +33,7 @@ import numpy as np
 
 from fcl import kernels
 from fcl.checks import up_to_one
-from fcl.objective.limits import UNLIMITED, Limits, by_output
+from fcl.objective.limits import UNLIMITED, Limits, by_output, largest_output
 from fcl.types import Floats, Ids
 
 
@@ -100,12 +100,11 @@ class Penalty:
         """Distances of the slopes from their values at the optimum, (k,); of outputs the largest."""
         out = np.empty(w.size)
         kernels.descent.violations(self.slopes(prices, w, f, ids).ravel(), w.ravel(), out)
-        return out if w.ndim == 1 else out.reshape(w.shape).max(axis=1, initial=0.0)
+        return largest_output(out.reshape(w.shape))
 
     def sizes(self, prices: Floats) -> Floats:
         """The size of each feature's price, (k,): its absolute value, of outputs the largest."""
-        size = np.abs(prices)
-        return size if prices.ndim == 1 else size.max(axis=1, initial=0.0)
+        return largest_output(np.abs(prices))
 
     def centre(self, w: Floats) -> Floats:
         """The constants, (k,), whose subtraction from the rows of w lowers the penalty most.

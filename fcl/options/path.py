@@ -103,7 +103,8 @@ FOLD_OPTIONS = (
     _more(
         "save_oof",
         TEXT,
-        "Write the margin of each row, by the fold that held it out, to FILE.npy.",
+        "Write the margin of each row by the fold that held it out: to FILE.tsv as a table of name, "
+        "label, fold and margin, or to FILE.npy.",
         metavar="FILE",
         from_file=False,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ import numpy as np
 from fcl.drivers.executor import INLINE, Executor
 from fcl.errors import InputError
 from fcl.features import like_bound
+from fcl.model.labels import encoded_target
 from fcl.model.model import Model
 from fcl.options import PathOptions
 from fcl.path.folds import Folds
@@ -23,6 +25,7 @@ from fcl.path.rules import PathStop, Rules
 from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores
 from fcl.path.store import Folder
+from fcl.scoring.quality import quality
 from fcl.types import Floats
 from fcl.units import counted
 
@@ -180,6 +183,34 @@ def held_out_margins(problem: Problem, result: PathResult, running: PathContext)
     for fold, found in enumerate(running.executor.each(of_fold, range(len(result.fold_points)))):
         margins[folds == fold] = found
     return margins
+
+
+def held_out_scores(
+    problem: Problem, result: PathResult, oof: Floats
+) -> dict[str, tuple[float, float]]:
+    """Mean and standard error over the folds of each score of the chosen model, by name.
+
+    Empty for several outputs. A score that a fold does not have, such as AUROC of one class, is left out.
+    """
+    model, data = result.chosen.model, problem.data
+    if model.n_outputs > 1 or data.target is None or problem.folds is None:
+        return {}
+    y = encoded_target(model, data.target, data.target_name)
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    n_folds = len(result.fold_points)
+    for fold in range(n_folds):
+        held = problem.folds == fold
+        weights = None if data.weights is None else np.asarray(data.weights, np.float64)[held]
+        scores = quality(model, y[held], oof[held], weights)
+        if "AUPRC" in scores:
+            scores["AUPRC of random scores"] = float(np.average(y[held] > 0, weights=weights))
+        for name, value in scores.items():
+            found[name].append(value)
+    return {
+        name: (float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(n_folds)))
+        for name, values in found.items()
+        if len(values) == n_folds
+    }
 
 
 def margins_of_fold(

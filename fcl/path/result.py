@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from fcl.model.facts import proof_facts
 from fcl.model.model import Model
 from fcl.objective import Loss
 from fcl.path.rules import PathStop, best_point, is_no_gain, one_se_point
-from fcl.types import Floats
+from fcl.types import Floats, Ids
 from fcl.units import counted, score_title
 
 #: Why a path ended, in words.
@@ -199,6 +200,11 @@ class PathResult:
     oof : float64 (n,) or None
         Margin of each row by the model, at the chosen alpha, of the fold that held the row out; NaN for
         rows that no fold held out. None without folds.
+    folds : int64 (n,) or None
+        The fold that held each row out, from 0; -1 for none. None without folds.
+    held_out : dict of str to (float, float)
+        Mean and standard error over the folds of all scores of the chosen model that its rows allow, such
+        as AUPRC, AUROC and log loss.
     fold_points : list of list of PathPoint
         The points of each fold; empty without folds.
     refit : PathPoint or None
@@ -215,6 +221,8 @@ class PathResult:
     select: str
     reason: PathStop
     oof: Floats | None = None
+    folds: Ids | None = None
+    held_out: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     fold_points: list[list[PathPoint]] = field(default_factory=list)
     refit: PathPoint | None = None
     outer: OuterScores | None = None
@@ -283,9 +291,21 @@ class PathResult:
         why = rule[self.select] if scores.known else "the last, since there are no scores"
         facts = [Fact("stopped", f"{self.reason}: {REASONS[self.reason]}", str(self.reason))]
         if self.reason is PathStop.GRID and self.best is not None and self.best is self.points[-1]:
-            facts.append(Fact("hint", "the last point has the best score: raise --C-max"))
+            C_max = 10.0 * point.C
+            words = (
+                "the last point has the best score, so a larger C may be better; train again with "
+                f"--C-max {C_max:.3g} and another --out"
+            )
+            facts.append(Fact("hint", words, C_max))
         if scores.error_from:
             facts.append(Fact("errors", f"standard errors from {scores.error_from}"))
+        if self.held_out:
+            texts = (
+                f"{name} {mean:.4f} (SE {se:.4f})" for name, (mean, se) in self.held_out.items()
+            )
+            facts.append(
+                Fact("held out", f"{', '.join(texts)}, over the folds of the chosen point")
+            )
         return [
             *facts,
             Fact("chosen", f"point {point.number + 1}: {why}", point.number),

@@ -26,7 +26,12 @@ from fcl.options import TRAINING, PathOptions, TrainOptions
 from fcl.options.path import PATH_OPTIONS
 from fcl.parallel import one_blas_thread
 from fcl.path.bar import reporting
-from fcl.path.cross import cross_validated, held_out_margins, refit_cross_validated
+from fcl.path.cross import (
+    cross_validated,
+    held_out_margins,
+    held_out_scores,
+    refit_cross_validated,
+)
 from fcl.path.grid import Grid, check_alphas
 from fcl.path.nested import outer_folds, score_outer_folds
 from fcl.path.problem import Problem, make_problem
@@ -272,7 +277,9 @@ def _cross_validated(
     refit = None
     if options.refit:
         refit = refit_cross_validated(problem, result, options.refit_alpha, running)
-    return replace(result, refit=refit, oof=held_out_margins(problem, result, running))
+    oof = held_out_margins(problem, result, running)
+    scores = held_out_scores(problem, result, oof)
+    return replace(result, refit=refit, oof=oof, folds=problem.folds, held_out=scores)
 
 
 def _with_errors(points: list[PathPoint], problem: Problem) -> list[PathPoint]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fcl.cache import ColumnCache, Rotation, StagedColumns, StagedPieces, fit_in_room
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import column_bytes
+from fcl.objective.limits import largest_output
 from fcl.parallel import cut
 from fcl.solve.passes import Passes
 from fcl.solve.select import Selection
@@ -199,11 +200,9 @@ class Admission:
         return selection.take(chosen), evicted
 
     def _curvatures(self, ids: Ids) -> Floats:
-        """Curvatures of features in the units of slopes; with several outputs, the largest of each."""
+        """Curvatures of features in the units of slopes; with K outputs the largest of each."""
         passes = self.passes
-        curvatures = passes.curvature_sums(ids)
-        if curvatures.ndim > 1:
-            curvatures = curvatures.max(axis=1)
+        curvatures = largest_output(passes.curvature_sums(ids))
         factors, penalty = passes.family.penalty_factors(ids), passes.objective.penalty
         scaled = passes.objective.C * curvatures + penalty.ridge(factors)
         return np.asarray(scaled / penalty.absolute(factors) ** 2)

@@ -1,4 +1,4 @@
-"""The trainer of several outputs whose weights belong together, or whose loss couples them.
+"""The trainer of K outputs whose weights belong together, or whose loss couples them.
 
 A step is a proximal Newton step, as in :mod:`fcl.solve.trainer`: a quadratic model of the local objective
 in all K weights of each column, coordinate descent on it (:mod:`fcl.solve.coupled_model`), and a search
@@ -11,7 +11,7 @@ For softmax it takes a quarter of the time of class blocks, and less than half t
 one Gram matrix (both measured in docs/performance/rejected.md).
 
 Weights, gradients and corrections have the shape (k, K); margins, residuals and curvatures (K, n). The
-margins of several outputs include the intercepts, and so do those of the view.
+margins of K outputs include the intercepts, and so do those of the view.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exact minimisation of the inner model of several outputs that are trained together.
+"""Exact minimisation of the inner model of K outputs that are trained together.
 
 As for one output (:mod:`fcl.solve.exact`), coordinate descent takes millions of sweeps where columns or
 rows have very different scales, and it works in float32. Small models are minimised in float64 instead,

@@ -1,4 +1,4 @@
-"""The inner model of a step of several outputs, and coordinate descent on it.
+"""The inner model of a step of K outputs, and coordinate descent on it.
 
 A sample of the rows is gathered as for one output (:mod:`fcl.solve.inner`), by the sums of the outputs'
 curvatures. For softmax the model has the Hessian that couples the outputs (:mod:`fcl.kernels.coupled`);

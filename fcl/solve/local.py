@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fcl.cache import LiveColumns, evict_order
 from fcl.features.steps import rounded_to, useful_step
+from fcl.objective.limits import largest_output
 from fcl.solve.select import SAME_GRADIENT
 from fcl.solve.state import Columns, Point, WorkingSet, is_active
 from fcl.solve.trainer import Solved, StepResult
@@ -199,8 +200,7 @@ class LocalProblem:
     @property
     def live_weights(self) -> Floats:
         """The largest weight of each column, at the trainer's point or at the anchor; 0 if none."""
-        live = np.abs(self._live).reshape(self.cache.n, math.prod(self.working.outputs))
-        return np.asarray(live.max(axis=1, initial=0.0))
+        return largest_output(np.abs(self._live))
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the columns not kept; their weights return to the anchor's and are frozen."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fcl.cache import LiveColumns
 from fcl.features.base import Family
-from fcl.solve.blocks import SeparateProblem
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
 from fcl.solve.local import LocalProblem
+from fcl.solve.separate import SeparateProblem
 from fcl.solve.single import SingleTrainer
 from fcl.solve.view import RowView
 

@@ -1,4 +1,4 @@
-"""The margins of a point, of one output or of several."""
+"""The margins of a point, of one output or of K."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ def write_features(
 
     out : float64 (n,), or (K, n) with K outputs, each of which makes the columns of its own features.
     """
-    if out.ndim == 1:
-        family.write_margins(prepared, point.ids, point.weights, out, blocks)
-        return
-    for weights, m in zip(point.weights.T, out, strict=True):
+    for weights, m in zip(np.atleast_2d(point.weights.T), np.atleast_2d(out), strict=True):
         own = np.flatnonzero(weights)
         family.write_margins(prepared, point.ids[own], weights[own], m, blocks)
 

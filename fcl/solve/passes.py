@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.arrays import Allocate, fresh
+from fcl.arrays import Allocate, fresh, of_outputs
 from fcl.data.prepared import PreparedRows, Readers
 from fcl.features.base import Family, MeasuringPricer, is_sampled
 from fcl.features.prices import (
@@ -67,7 +67,7 @@ class Vectors:
     """
 
     def __init__(self, n_rows: int, allocate: Allocate = fresh, n_outputs: int = 1) -> None:
-        shape = (n_rows,) if n_outputs == 1 else (n_outputs, n_rows)
+        shape = *of_outputs(n_outputs), n_rows
         self.margins = [allocate(f"margins{i}", np.float64, shape) for i in range(2)]
         self.residuals = allocate("residuals", np.float64, shape)
         self.curvatures = allocate("curvatures", np.float64, shape)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.prices import Prices
+from fcl.objective.limits import largest_output
 from fcl.solve.conditions import Conditions
 from fcl.solve.state import Point
 from fcl.types import Floats, Ids
@@ -91,9 +92,7 @@ def _first_of_equals(
     """Indices of the first feature of each run of equal gradients and factors."""
     order = np.lexsort((ids, -sizes, factors))
     sizes, factors = sizes[order], factors[order]
-    away = np.abs(np.diff(gradients[order], axis=0))
-    if away.ndim > 1:  # of the outputs, the one that differs most
-        away = away.max(axis=1)
+    away = largest_output(np.abs(np.diff(gradients[order], axis=0)))
     near = np.zeros(len(ids), bool)
     near[1:] = (away <= SAME_GRADIENT * sizes[:-1]) & (factors[:-1] == factors[1:])
     return order[~near]

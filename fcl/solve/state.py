@@ -24,7 +24,7 @@ Columns = npt.NDArray[np.intp]  # numbers of live columns
 def is_active(weights: Floats) -> npt.NDArray[np.bool_]:
     """Whether features have a weight, bool (k,); weights : float64 (k,), or (k, K)."""
     nonzero: npt.NDArray[np.bool_] = weights != 0.0
-    return nonzero if weights.ndim == 1 else np.asarray(nonzero.any(axis=1))
+    return np.asarray(nonzero.any(axis=tuple(range(1, weights.ndim))))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import Result
+from sklearn.metrics import roc_auc_score
 
 import fcl
 from fcl.cli import path_report
@@ -86,6 +87,28 @@ def test_cross_validation(valid: Path, tmp_path: Path, run: Run, cv: str) -> Non
         some = fcl.load_model(tmp_path / f"m.fcl.path/fold-3/point-{chosen:02}.fcl")
         expected = some.margins(np.load(valid / "X.npy")[groups == 2])
         np.testing.assert_allclose(margins[groups == 2], expected)
+
+
+def test_table_of_held_out_rows(valid: Path, tmp_path: Path, run: Run) -> None:
+    """A table as programs for sequences read it; the summary has all scores of the same margins."""
+    oof = tmp_path / "oof.tsv"
+    result = ok(run(
+        "train", valid, *FEATURES, "--path", 2, "--C-max", 0.5, "--cv", "folds:group", "--save-oof",
+        oof, "--out", tmp_path / "m.fcl",
+    ))  # fmt: skip
+    head, *rows = [line.split("\t") for line in oof.read_text().splitlines()]
+    y, groups = np.load(valid / "y.npy"), np.load(valid / "group.npy")
+    assert head == ["name", "label", "fold", "margin"]
+    assert [row[0] for row in rows] == [str(i) for i in range(len(y))]
+    assert [row[1] for row in rows] == [str(label) for label in y]
+    order = np.unique(groups, return_inverse=True)[1] + 1
+    assert [row[2] for row in rows] == [str(fold) for fold in order]
+    margins = np.array([float(row[3]) for row in rows])
+    each = [roc_auc_score(y[groups == g], margins[groups == g]) for g in np.unique(groups)]
+    se = np.std(each, ddof=1) / np.sqrt(len(each))
+    assert f"AUROC {np.mean(each):.4f} (SE {se:.4f})" in result.stdout
+    share = np.mean([np.mean(y[groups == g] > 0) for g in np.unique(groups)])
+    assert f"AUPRC of random scores {share:.4f}" in result.stdout
 
 
 @pytest.mark.slow
@@ -255,7 +278,7 @@ def test_the_plan_of_a_path(data: Path, run: Run) -> None:
 def test_a_hint_to_raise_C_max_if_the_last_point_is_the_best(
     data: Path, valid: Path, tmp_path: Path, run: Run
 ) -> None:
-    hint, found = "the last point has the best score: raise --C-max", []
+    hint, found = "the last point has the best score", []
     for number, (points, C_max) in enumerate(((2, 0.5), (3, 100.0))):
         out = tmp_path / f"{number}.fcl"
         result = ok(run(

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.arrays import Arrays, Shape
+from fcl.arrays import Arrays, Shape, of_outputs
 from fcl.cache import Store
 from fcl.cache.store import directory
 from fcl.data.prepared import PreparedRows, SideArrays, pack_sides, unpack_sides
@@ -129,13 +129,13 @@ class Layout:
         )
         self._table(
             "vectors",
-            (f8, _targets(config.row_outputs, n), "y"),
+            (f8, (*of_outputs(config.row_outputs), n), "y"),
             (f8, (n,), "s"),
             (f8, self._margins(n), "margins0 margins1 residuals curvatures"),
             (i8, self._margins(n), "units"),
             (f8, self._margins(n * config.offset), "offset"),
             (f8, (n, config.n_covariates), "covariates"),
-            (f8, _targets(config.row_outputs, v), "valid_y"),
+            (f8, (*of_outputs(config.row_outputs), v), "valid_y"),
             (f8, (v,), "valid_s"),
             (f8, self._margins(v), "valid_margins"),
             (f8, self._margins(v * config.offset), "valid_offset"),
@@ -180,7 +180,7 @@ class Layout:
 
     def _margins(self, n_rows: int) -> tuple[int, ...]:
         """Shape of a number for each row, and for each output if there are several."""
-        return _targets(self.config.n_outputs, n_rows)
+        return *of_outputs(self.config.n_outputs), n_rows
 
     def _blocks(self, n_rows: int) -> int:
         return -(-n_rows // self.config.block_rows)
@@ -359,7 +359,3 @@ class Layout:
         """
         place = self._segment(f"{directory}_{writer}").append(*pack_sides(sides))
         self.array(directory)[block] = (writer, *place)
-
-
-def _targets(outputs: int, n_rows: int) -> tuple[int, ...]:
-    return (n_rows,) if outputs == 1 else (outputs, n_rows)

@@ -5,7 +5,7 @@ Some of the numbers are there for each output, in a second axis.
 
 from __future__ import annotations
 
-from fcl.arrays import Arrays, Shape
+from fcl.arrays import Arrays, Shape, of_outputs
 
 #: Places of points: the anchors of even and odd passes, the point that a pass tries, the point that a
 #: search found, the point being validated, and the trainer's proposal (its mailbox).
@@ -13,8 +13,8 @@ POINTS = ("anchor0", "anchor1", "proposed", "found", "validated", "mailbox")
 
 
 def each(n: int, n_outputs: int) -> Shape:
-    """Shape of numbers for each of n features; a single output has no axis."""
-    return (n, n_outputs)[: 1 + (n_outputs > 1)]
+    """Shape of numbers for each of n features."""
+    return (n, *of_outputs(n_outputs))
 
 
 def point_lists(n: int, n_outputs: int) -> Arrays:

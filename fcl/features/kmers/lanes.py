@@ -1,4 +1,4 @@
-"""Prices all positional patterns of several outputs, which share the reading and the search.
+"""Prices all positional patterns of K outputs, which share the reading and the search.
 
 Up to LANES outputs are priced together: see :mod:`fcl.kernels.lanes`. Prices are those of
 :class:`KmerPricer`, bit for bit.
@@ -65,7 +65,7 @@ class _Outputs:
 
 
 class LanePricer(KmerPricer):
-    """Prices several outputs together; see :class:`KmerPricer`."""
+    """Prices K outputs together; see :class:`KmerPricer`."""
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:
         super().__init__(family, prepared, keep)
@@ -85,7 +85,7 @@ class LanePricer(KmerPricer):
         blocks: range,
         progress: Progress,
     ) -> list[Prices]:
-        """Price several outputs.
+        """Price K outputs.
 
         Parameters
         ----------

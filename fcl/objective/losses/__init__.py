@@ -19,7 +19,7 @@ __all__ = ["COUPLED_LOSSES", "KINKED_LOSSES", "LOSSES", "Loss", "find_loss"]
 LOSSES: dict[str, type[Loss]] = {
     kind.name: kind for kind in (Logistic, Squared, SquaredHinge, Huber, Poisson, Pinball)
 }
-#: The losses that couple several outputs (:attr:`Loss.couples`).
+#: The losses that couple K outputs (:attr:`Loss.couples`).
 COUPLED_LOSSES: dict[str, type[Loss]] = {Softmax.name: Softmax}
 #: The losses that are not smooth (:attr:`Loss.smooth`), for online learners and certificates.
 KINKED_LOSSES: dict[str, type[Loss]] = {Hinge.name: Hinge}

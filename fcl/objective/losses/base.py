@@ -53,7 +53,7 @@ class Loss(ABC):
         Whether the loss has a derivative everywhere, which the solver of fcl.train needs. Slopes at a
         kink are one of the subgradients, so that the slopes at the best intercept need not sum to 0.
     couples : bool
-        Whether the loss is one function of the margins of several outputs. Margins and means are then
+        Whether the loss is one function of the margins of K outputs. Margins and means are then
         (K, n), and targets are class numbers; :class:`fcl.objective.softmax.SoftmaxObjective` has its
         sums, since the functions of a single margin have no branch for it.
     most_curvature : float
