@@ -87,8 +87,9 @@ class FittedPredictor(BaseEstimator):  # type: ignore[misc]
         return margins
 
     def _column_names(self) -> list[str] | None:
-        """Names of the columns of X, or None if it was not a data frame."""
+        """Names of the columns of X, or None if it has none."""
         names = getattr(self, "feature_names_in_", None)
+        names = getattr(self, "feature_names_", None) if names is None else names
         return None if names is None else [str(name) for name in names]
 
 
@@ -338,7 +339,7 @@ class Estimator(FittedPredictor):
         ----------
         input_features : array-like of str (n_features_in_,) or None
             Names of the columns of X; if ``feature_names_in_`` is set, they must be equal to it. None for
-            ``feature_names_in_``, or x0, x1 and so on.
+            ``feature_names_in_``, the ``feature_names`` of the fit, or x0, x1 and so on.
 
         Returns
         -------
@@ -363,7 +364,7 @@ class Estimator(FittedPredictor):
                     f"({self.n_features_in_}), got {len(names)}"
                 )
         else:
-            names = known
+            names = self._column_names()
         family = self.models_[0].family
         given = None if names is None else [str(name) for name in names]
         words = [family.describe(int(feature), given) for feature in self.feature_keys_]

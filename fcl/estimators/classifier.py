@@ -73,6 +73,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         sample_weight: Any = None,
         offset: Any = None,
         covariates: Any = None,
+        feature_names: Any = None,
     ) -> Self:
         """Fit to rows with labels; warns (ConvergenceWarning) if it stops before ``tol``.
 
@@ -96,6 +97,9 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             Columns whose coefficients are not penalised; predictions then need them, too. With a path
             also names of arrays, such as ``"obs/age,obs/sex"``. The coefficients are in
             ``models_[0].covariates``.
+        feature_names : array-like of str (m,) or None
+            Names of the columns of a matrix, such as ``vectorizer.get_feature_names_out()``: models,
+            reports and ``get_feature_names_out`` then have them. Rows to predict need none.
 
         Returns
         -------
@@ -108,7 +112,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             Parameters, data or labels are unusable.
         """
         options = self._checked_options()
-        given = RowArrays(y, sample_weight, offset, covariates)
+        given = RowArrays(y, sample_weight, offset, covariates, feature_names)
         training = open_training(self, options["features"], X, given, numeric=False)
         with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
             check_classification_targets(training.target)

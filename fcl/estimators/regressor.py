@@ -29,13 +29,14 @@ class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignor
         sample_weight: Any = None,
         offset: Any = None,
         covariates: Any = None,
+        feature_names: Any = None,
     ) -> Self:
         """Fit to numeric targets (n,) or, with squared loss, (n, targets).
 
         Other arguments, errors and warnings are as in :meth:`FCLClassifier.fit`.
         """
         options = self._checked_options()
-        given = RowArrays(y, sample_weight, offset, covariates)
+        given = RowArrays(y, sample_weight, offset, covariates, feature_names)
         training = open_training(self, options["features"], X, given, numeric=True)
         self._check_outputs(training)
         name, several = training.data.target_name, training.target.ndim == 2

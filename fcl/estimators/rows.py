@@ -27,18 +27,40 @@ from fcl.features.concat.family import ConcatFamily
 
 @dataclass(frozen=True)
 class RowArrays:
-    """What a user gives for each row besides X: arrays, names of stored arrays, or None.
+    """What a user gives besides X: for each row arrays, names of stored arrays, or None.
 
     Attributes
     ----------
     y, sample_weight, offset : array-like (n,), str or None
     covariates : array-like (n, columns), data frame, str or None
+    feature_names : array-like of str (m,) or None
+        Names of the columns of X.
     """
 
     y: Any = None
     sample_weight: Any = None
     offset: Any = None
     covariates: Any = None
+    feature_names: Any = None
+
+    def column_names(self, X: Any) -> list[str] | None:
+        """The names of the columns of X; InputError if they are not as many, or not distinct."""
+        if self.feature_names is None:
+            return _column_names(X)
+        names = [str(name) for name in self.feature_names]
+        if is_frame(X):
+            raise InputError("feature_names: the columns of a data frame have names; leave it out")
+        if len(names) != X.shape[1] or len(set(names)) < len(names):
+            raise InputError(
+                f"feature_names: expected {X.shape[1]:,} distinct names, one for each column of X, got "
+                f"{len(names):,}, {len(set(names)):,} of them distinct"
+            )
+        return names
+
+    def refuse_names(self, what: str) -> None:
+        """Raise InputError if names are given for rows that have their own, or none."""
+        if self.feature_names is not None:
+            raise InputError(f"feature_names: expected None for {what}; leave it out")
 
     def add_to(self, data: DataSet) -> DataSet:
         """The data set with this offset and these covariates."""
@@ -120,9 +142,11 @@ def open_training(
     numeric : whether the target is a number.
     """
     y, names = given.y, None
+    vars(estimator).pop("feature_names_", None)  # of an earlier fit
     if y is not None:
         _check_labels(y)
     if is_data_set(X):
+        given.refuse_names("a data set, whose columns may have names of their own")
         data = _open_data_set(X, given)
         target, weights, names = data.target, data.weights, data.target_columns
         assert target is not None
@@ -134,6 +158,7 @@ def open_training(
     elif takes_sequences(spec):
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
+        given.refuse_names("sequences")
         data = open_data(_sequences(X, spec), y=None)
         target = _outputs(y)
         _check_length("y", target, data)
@@ -145,7 +170,7 @@ def open_training(
             check_numeric(X)
         if issparse(X):
             check_matrix(X, "X")
-        names_of_columns = _column_names(X)
+        frame = X
         X, target = validate_data(
             estimator,
             X,
@@ -157,6 +182,10 @@ def open_training(
         )
         target = _outputs(target)
         data = open_data(_canonical(X), y=None)
+        names_of_columns = given.column_names(frame if is_frame(frame) else X)
+        if given.feature_names is not None:
+            # scikit-learn warns of later rows without names where feature_names_in_ is set
+            estimator.feature_names_ = names_of_columns
         data.column_record = replace(data.column_record, names=names_of_columns)
         data, weights = given.add_to(data), _weights(given.sample_weight, data)
     target = np.asarray(target)

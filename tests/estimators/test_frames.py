@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 
 import fcl
 from fcl.errors import InputError
@@ -79,3 +82,25 @@ def test_a_warm_start_needs_the_same_columns() -> None:
     again = estimator.fit(frame[[5, 0, 3, 7, 11]], NUMBERS)
     cold = fcl.FCLRegressor(C=1.0).fit(frame[[5, 0, 3, 7, 11]], NUMBERS)
     np.testing.assert_array_equal(again.coef_, cold.coef_)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, csr_matrix])
+def test_names_of_a_matrix(kind: Any, tmp_path: Path) -> None:
+    """Names beside a matrix, as those of the words of a vectorizer, are in the model; rows need none."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.7, (200, 3)).astype(float)
+    y = np.where(X[:, 0] > X[:, 2], "up", "down")
+    estimator = fcl.FCLClassifier(features="columns", C=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator.fit(kind(X), y, feature_names=["good", "film", "bad"])
+        assert (estimator.predict(kind(X)) == y).mean() > 0.9
+    assert set(estimator.get_feature_names_out()) >= {"good", "bad"}
+    estimator.models_[0].save(tmp_path / "m.fcl")
+    names = [row.feature for row in fcl.load_model(tmp_path / "m.fcl").describe(2)]
+    assert sorted(names) == ["bad", "good"]
+    estimator.fit(kind(X), y)
+    assert set(estimator.get_feature_names_out()) >= {"x0", "x2"}
+    for names, message in ((["a"], "expected 3 distinct names"), (["a"] * 3, "1 of them distinct")):
+        with pytest.raises(InputError, match=f"feature_names: .*{message}"):
+            estimator.fit(kind(X), y, feature_names=names)
