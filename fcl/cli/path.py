@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping
@@ -266,37 +265,8 @@ def _write(
     elif options["refit"]:
         messages.say("warning: the chosen model has no features, so there is no refit")
     if options["save_oof"] is not None and path.oof is not None:
-        content = _table_of_rows if options["save_oof"].endswith(".tsv") else _array
-        place = Output(options["save_oof"], overwrite)
-        write("out of fold", place, saved_bytes(content(path, data)))
+        from fcl.path.held_out import file_of_margins
+
+        content = file_of_margins(options["save_oof"], path, data, printable)
+        write("out of fold", Output(options["save_oof"], overwrite), saved_bytes(content))
     return written, moved
-
-
-def _array(path: PathResult, data: DataSet) -> bytes:
-    """The margins of the rows, as an .npy file."""
-    from numpy.lib.format import write_array
-
-    assert path.oof is not None
-    file = io.BytesIO()
-    write_array(file, path.oof, allow_pickle=False)
-    return file.getvalue()
-
-
-def _table_of_rows(path: PathResult, data: DataSet) -> bytes:
-    """Name, label, fold and margins of each row that a fold held out, as a table."""
-    from fcl.data.open import open_columns
-    from fcl.model.outputs import scores_of
-
-    assert path.oof is not None and path.folds is not None
-    assert data.source is not None and data.target is not None
-    model = path.chosen.model
-    reader = open_columns(data.source, {"name": "obs/name"}, data.n_rows).get("name")
-    names = range(data.n_rows) if reader is None else reader.read(0, data.n_rows)
-    margins = scores_of(model, "margin")
-    lines = ["\t".join(["name", "label", "fold", *margins.names])]
-    columns = [values.tolist() for values in margins.columns(path.oof)]
-    for row, (name, label, fold) in enumerate(zip(names, data.target, path.folds, strict=True)):
-        cells = [printable(str(name)), printable(str(label)), str(fold + 1)]
-        if fold >= 0:
-            lines.append("\t".join([*cells, *(f"{values[row]:.17g}" for values in columns)]))
-    return ("\n".join(lines) + "\n").encode()
