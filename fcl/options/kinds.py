@@ -161,7 +161,7 @@ def grid_bits(name: str, text: Any) -> tuple[int, int]:
 def _table_of_weights(name: str, value: Any) -> str:
     """A dtype; ``q``, for which a grid is chosen; or a grid such as q2.13."""
     if not isinstance(value, str) or value[:1] != "q":
-        return checks.choice(name, value, ("float64", "float32"))
+        return checks.choice(name, value, ("float64", "float32", "q", "qN.M"))
     return value if value == "q" else "q{}.{}".format(*grid_bits(name, value))
 
 

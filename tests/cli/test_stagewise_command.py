@@ -163,7 +163,7 @@ def test_inspect(run: Callable[..., Result], folder: Path) -> None:
         np.array([line.split("\t")[1:] for line in lines], float), model.weights.features
     )
     refused = run("inspect", folder / "m.fcl", "--meme", folder / "x.meme")
-    assert refused.exit_code == 2 and "--meme needs" in refused.output
+    assert refused.exit_code == 2 and "--meme is not for stagewise models" in refused.output
     waves = run("stagewise", folder / "data", *OPTIONS, "--quiet", "--out", folder / "w.fcl")
     shown = run("inspect", folder / "w.fcl", "--import", "waves").output
     assert waves.exit_code == 0 and "feature, class" not in shown and "30 features" in shown
