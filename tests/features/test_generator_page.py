@@ -108,7 +108,7 @@ def test_commands_on_the_page(place: Path) -> None:
     """Train, resume, predict and inspect, with the driver ``processes``."""
     assert [line.split()[1] for line in COMMANDS] == ["train", "train", "predict", "inspect"]
     out = [command(line, place) for line in COMMANDS]
-    assert "x0 > " in out[0] and "requested 1.00e-05" in out[1]
+    assert "x0 > " in out[0] and "requested 1e-05" in out[1]
     assert "thresholds:Thresholds" in out[3] and "x2 > " in out[3]
     scores = np.load(place / "scores.npy")
     y = np.load(place / "data" / "y.npy")
