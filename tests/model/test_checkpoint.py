@@ -95,7 +95,7 @@ def test_the_page_names_every_key(folder: CheckpointFolder) -> None:
     with zipfile.ZipFile(folder.save(make_checkpoint())) as archive:
         header = json.loads(archive.read("header.json"))
         assert all(info.compress_type == zipfile.ZIP_STORED for info in archive.infolist())
-    page = (Path(__file__).parents[2] / "fcl/model/CHECKPOINT.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/checkpoint.md").read_text()
     assert all(f"`{key}`" in page for key in header)
 
 
