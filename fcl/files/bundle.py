@@ -2,7 +2,7 @@
 
 All models, checkpoints and states are bundles. A file may come from a stranger: nothing in a bundle is
 executed, no size that a bundle announces is believed, and no value reaches the program that the table of
-its kind does not declare. ``fcl/model/README.md`` is the specification.
+its kind does not declare. ``docs/reference/model_file.md`` is the specification.
 """
 
 from __future__ import annotations

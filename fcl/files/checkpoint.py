@@ -1,6 +1,6 @@
 """The file of a checkpoint: its schema, and how it is written and read.
 
-CHECKPOINT.md in this folder is the specification. A file may come from a stranger, so it is validated as
+docs/reference/checkpoint.md is the specification. A file may come from a stranger, so it is validated as
 a whole before it is used. Values that the schema below declares are restored bit for bit.
 """
 

@@ -1,6 +1,6 @@
 """Checkpoints: the state of a training job in a folder, from which it can be resumed.
 
-``fcl/model/CHECKPOINT.md`` is the specification; :mod:`fcl.files.checkpoint` reads and writes single
+``docs/reference/checkpoint.md`` is the specification; :mod:`fcl.files.checkpoint` reads and writes single
 files.
 """
 

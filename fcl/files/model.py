@@ -1,6 +1,6 @@
 """The model file: one uncompressed zip of ``header.json`` and three members for ids, weights and support.
 
-README.md in this folder is the specification.
+docs/reference/model_file.md is the specification.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the files of stagewise models, and of checkpoints of their jobs, may contain.
 
-``fcl/stagewise/README.md`` is the specification. Options are validated by
+``docs/reference/stagewise_file.md`` is the specification. Options are validated by
 :class:`fcl.stagewise.settings.Settings`, which knows their words.
 """
 
