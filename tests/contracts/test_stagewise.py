@@ -255,9 +255,8 @@ def test_threads_memory_scratch_and_chunks_change_no_bit(
     for rows, cores, chosen in ((data, 3, settings), (data, 1, tight), (stored, 2, settings)):
         running = StagewiseRunOptions(cores=cores, scratch=str(tmp_path))
         same(train_stagewise(rows, features, chosen, running=running).model, plain)
-    with pytest.raises(
-        BudgetError, match=rf"at least \d+ MiB \(--memory \d+MiB\) for blocks of {block}"
-    ):
+    words = rf"blocks of {block} features needs at least \d+ MiB \(--memory \d+MiB\)"
+    with pytest.raises(BudgetError, match=words):
         make_job(data, features, replace(settings, memory="321MiB"))
 
 
