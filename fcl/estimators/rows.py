@@ -43,16 +43,12 @@ class RowArrays:
     covariates: Any = None
     feature_names: Any = None
 
-    def column_names(self, X: Any) -> list[str] | None:
-        """The names of the columns of X; InputError if they are not as many, or not distinct."""
-        if self.feature_names is None:
-            return _column_names(X)
+    def names_of(self, n_columns: int) -> list[str]:
+        """The names of the columns of a matrix; InputError if they are not as many, or not distinct."""
         names = [str(name) for name in self.feature_names]
-        if is_frame(X):
-            raise InputError("feature_names: the columns of a data frame have names; leave it out")
-        if len(names) != X.shape[1] or len(set(names)) < len(names):
+        if len(names) != n_columns or len(set(names)) < len(names):
             raise InputError(
-                f"feature_names: expected {X.shape[1]:,} distinct names, one for each column of X, got "
+                f"feature_names: expected {n_columns:,} distinct names, one for each column of X, got "
                 f"{len(names):,}, {len(set(names)):,} of them distinct"
             )
         return names
@@ -167,10 +163,11 @@ def open_training(
         data, weights = given.add_to(data), _weights(given.sample_weight, data)
     else:
         if is_frame(X):  # scikit-learn's error does not name the column
+            given.refuse_names("a data frame, whose columns have names")
             check_numeric(X)
         if issparse(X):
             check_matrix(X, "X")
-        frame = X
+        names_of_columns = _column_names(X)
         X, target = validate_data(
             estimator,
             X,
@@ -182,10 +179,9 @@ def open_training(
         )
         target = _outputs(target)
         data = open_data(_canonical(X), y=None)
-        names_of_columns = given.column_names(frame if is_frame(frame) else X)
         if given.feature_names is not None:
             # scikit-learn warns of later rows without names where feature_names_in_ is set
-            estimator.feature_names_ = names_of_columns
+            estimator.feature_names_ = names_of_columns = given.names_of(X.shape[1])
         data.column_record = replace(data.column_record, names=names_of_columns)
         data, weights = given.add_to(data), _weights(given.sample_weight, data)
     target = np.asarray(target)
