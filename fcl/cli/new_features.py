@@ -119,7 +119,14 @@ _ROWS = {
 _TEMPLATES = {"numbers": _NUMBERS, "sequences": _SEQUENCES}
 
 
-@click.command("fcl new-features", cls=TableCommand)
+EPILOG = """\
+\b
+Exit codes: 0 success, 1 the machine failed or an output was taken (the result is beside it),
+2 wrong option or a name that no class can have, 129, 130 and 143 signals.
+"""
+
+
+@click.command("fcl new-features", cls=TableCommand, epilog=EPILOG)
 @click.argument("name")
 def command(name: str, rows: str, overwrite: bool) -> int:
     """Write a family of features called NAME, such as HighPairs, with a test, into this folder."""

@@ -53,10 +53,11 @@ GOOD = {
 
 @cache
 def commands() -> dict[str, click.Command]:
-    """All commands of the group ``fcl``, by name."""
+    """The commands of the group ``fcl`` that read files, by name."""
     assert isinstance(group, click.Group)
     context = click.Context(group)
-    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    names = [name for name in group.list_commands(context) if name != "new-features"]
+    found = {name: group.get_command(context, name) for name in names}
     return {name: each for name, each in found.items() if each is not None}
 
 
