@@ -97,12 +97,13 @@ class BlockScorer:
         self._name = name
         if isinstance(x, SparseRows) and self._map is None:
             self.ignored_entries += int((x.indices >= self._family.row_width).sum())
-        return self.of_rows(self._reader(x)) + self._added(len(x), obs or {}, name)
+        margins = self.of_rows(self._reader(x))
+        if self.model.covariate_names:
+            margins += self._added(len(x), obs or {}, name)
+        return margins
 
-    def _added(self, n_rows: int, obs: Mapping[str, Column], name: str) -> Floats | float:
+    def _added(self, n_rows: int, obs: Mapping[str, Column], name: str) -> Floats:
         """What covariates add to the margins, given what is known about the rows."""
-        if not self.model.covariate_names:
-            return 0.0
         assert isinstance(self.model, Model)  # others have no covariates
         found = []
         for wanted in self.model.covariate_names:

@@ -117,6 +117,24 @@ def test_dates_of_training_rows_and_of_others(tmp_path: Path) -> None:
     assert "d:month='7' (1)" in found.notes
 
 
+@pytest.mark.parametrize("parts", ["days", "month", "days,month"])
+def test_dates_of_two_files(parts: str, tmp_path: Path) -> None:
+    """The first file says which columns are dates; another text in the second one is named."""
+    paths = [
+        saved(tmp_path, "a.csv", b"d,a\n2021-05-18,1\n2021-06-18,2\n"),
+        saved(tmp_path, "b.csv", b"d,a\n2022-05-18,3\n"),
+    ]
+    found = converted(*paths, dates=parts)
+    days = [[18765.0], [18796.0], [19130.0]] if "days" in parts else [[], [], []]
+    months = [[0, 1, 0], [0, 0, 1], [0, 1, 0]]
+    rows = zip(days, [1, 2, 3], months, strict=True)
+    expected = [[*day, a, *(month[1:] if "month" in parts else [])] for day, a, month in rows]
+    assert found.x.tolist() == expected
+    saved(tmp_path, "b.csv", b"d,a\nsoon,3\n2022-05-18,4\n")
+    message = refusal(*paths, dates=parts)
+    assert "b.csv: row 2" in message and "'d' holds the text 'soon', but dates in" in message
+
+
 def test_dates_in_parquet(tmp_path: Path) -> None:
     times = pa.array([86_400_000, None, 216_000_000], pa.timestamp("ms"))
     columns = {"t": times, "d": pa.array([1, 2, 3], pa.date32()), "s": ["2021-05-18"] * 3}

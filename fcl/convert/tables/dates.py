@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -52,15 +52,21 @@ def parse_date(text: str) -> datetime | None:
         return None
 
 
-def add_parts(table: TableFile, parts: tuple[str, ...]) -> None:
-    """Give a table columns such as ``signup:month`` for its columns of dates."""
-    for at in [at for at, is_date in enumerate(table.looks_like_date) if is_date]:
+def add_parts(files: Sequence[TableFile], parts: tuple[str, ...]) -> None:
+    """Give tables columns such as ``signup:month`` for the columns of dates of the first one."""
+    first = files[0]
+    names: list[str] = []
+    made: dict[int, tuple[int, str]] = {}
+    for at in np.flatnonzero(first.looks_like_date).tolist():
         for part in parts:
-            name = f"{table.columns[at]}:{part}"
-            if part != "days" and name not in table.columns:
-                table.date_parts[len(table.columns)] = at, part
-                table.columns.append(name)
-                table.looks_like_text.append(part not in NUMBERS)
+            name = f"{first.columns[at]}:{part}"
+            if part != "days" and name not in first.columns:
+                made[first.width + len(names)] = at, part
+                names.append(name)
+    for file in files:
+        file.date_parts = made
+        file.columns = [*file.columns, *names]
+        file.looks_like_text += [part not in NUMBERS for _, part in made.values()]
 
 
 def dated_batches(table: TableFile, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:

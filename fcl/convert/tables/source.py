@@ -58,8 +58,7 @@ class TableSource(ConvertSource):
         like = options.like
         if isinstance(like, str):
             like = Reference.read(like)
-        for file in files:
-            add_parts(file, parse_parts(options.dates) if like is None else PARTS)
+        add_parts(files, parse_parts(options.dates) if like is None else PARTS)
         if like is not None and not like.record.names:
             _refuse_without_names(like, options)
             like = None

@@ -289,10 +289,10 @@ class Survey:
     def _add_text(self, file: TableFile, error: TextInNumbersError) -> None:
         """Note that a column holds text; refuse it if other rows held numbers or dates."""
         column, what = error.column, f"the text {shown(error.value)}, but"
-        if table_dates := {at for at, (source, _) in file.date_parts.items() if source == column}:
-            self.used = [at for at in self.used if at not in table_dates]
-        if file.looks_like_date[column : column + 1] == [True]:
+        parts = {at for at, (source, _) in file.date_parts.items() if source == column}
+        if column in self._dates or parts:
             self._dates.discard(column)
+            self.used = [at for at in self.used if at not in parts]
             self._refuse_mixed(file, error.row, column, f"{what} dates in other rows", error.value)
         elif (
             column == self.roles.weights or self.numbers.count[self.selection.numbers.index(column)]
