@@ -8,6 +8,8 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fcl.options.reference import options_as_markdown
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -97,7 +99,19 @@ def escape_command(app: Sphinx, context: Any, lines: list[str]) -> None:
     lines[:] = [escape(line) for line in lines]
 
 
+def write_options(app: Sphinx, config: Any) -> None:
+    """Write the page of all options from the table in which they are declared."""
+    page = Path(app.srcdir, "reference", "options.md")
+    text = "# Options\n\n[The commands](commands.md) have them in their order.\n\n"
+    text += options_as_markdown()
+    if (
+        not page.exists() or page.read_text(encoding="utf-8") != text
+    ):  # else all pages are read anew
+        page.write_text(text, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("config-inited", write_options)
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)
     app.connect("sphinx-click-process-description", escape_command)
     app.connect("sphinx-click-process-options", escape_command)
