@@ -1,4 +1,8 @@
-"""Online learners of fcl beside those of other libraries, and in less memory."""
+"""Online learners of fcl beside those of other libraries, and in less memory.
+
+Seconds are processor time on one core. Rates are the best of a grid, whose ends are extended until the
+best is inside.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -20,9 +25,46 @@ import numpy as np
 
 from tools.bench import commands, common, peers, training
 from tools.bench.common import median
-from tools.bench.data import Rows
-from tools.bench.online_common import Floats, best_rate, chunk_of, dense, optimum_of
+from tools.bench.data import Floats, Rows
 from tools.bench.runner import Clock, Figures, in_turns, measured
+
+# -- rates, rows and optima ----------------------------------------------------------------------------
+
+
+def best_rate(
+    start: float, cost: Callable[[float], float], factor: float = math.sqrt(10.0)
+) -> float:
+    """The rate of a grid with the least cost; its ends are extended until the best is inside."""
+    costs = {k: cost(start * factor**k) for k in (-1, 0, 1)}
+    while True:
+        best = min(costs, key=lambda k: costs[k])
+        if min(costs) < best < max(costs):
+            return float(start * factor**best)
+        end = best - 1 if best == min(costs) else best + 1
+        costs[end] = cost(start * factor**end)
+
+
+def chunk_of(X: Any) -> Any:
+    """The rows of a CSR matrix for a learner of fcl."""
+    from fcl.features.rows import RowChunk
+
+    return RowChunk(X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data)
+
+
+def dense(size: int, point: tuple[Any, ...]) -> Floats:
+    """The weights of a learner as a full vector."""
+    w = np.zeros(size)
+    w[point[0]] = point[1]
+    return w
+
+
+def optimum_of(rows: Rows, C: float, tol: float) -> tuple[Floats, Any]:
+    """Weights of fcl's certified optimum of the penalised problem, and the model."""
+    import fcl
+
+    model: Any = fcl.train(rows.open(), "columns", C=C, tol=tol).model
+    return dense(rows.x.shape[1], (model.ids, model.weights)), model
+
 
 # -- learners beside other libraries -------------------------------------------------------------------
 
