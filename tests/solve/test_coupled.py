@@ -67,7 +67,7 @@ class Case:
     def optimum(self) -> float:
         """By the judge, on centred columns, for which the free intercepts compensate."""
         centred = replace(self.judge, phi=self.phi - self.phi.mean(axis=0))
-        return centred.objective(*centred.solve(10_000))
+        return centred.objective(*centred.solve())
 
 
 def make_case(loss: str, group: bool, n: int = 90, k: int = 12, **rest: object) -> Case:
