@@ -9,7 +9,6 @@ from tools.bench import (
     constants,
     convert_inputs,
     data,
-    online_data,
     online_learners,
     passes,
     paths,
@@ -276,7 +275,7 @@ _ALL = [
          {f"{kind}, {method}": {"kind": kind, "method": method} for kind in KINDS for method in
          ("ball", "simplex", "sorting")}),
     # -- online learners beside other libraries and beside certified training
-    *(Case(f"online-{name}", "online", f"one pass over {title}", online_data.rows_of,
+    *(Case(f"online-{name}", "online", f"one pass over {title}", online_learners.rows_of,
          online_learners.one_pass, ("rows/s", "above optimum", "own gap", "active", "test loss",
          "test error", "AUPRC", "rate", "ratio"), {"name": name, "every": 16, "unit": False, "C":
          0.1}, {learner: {"learner": learner} for learner in LEARNERS} | {"river": {"learner":
@@ -287,24 +286,17 @@ _ALL = [
          online_learners.which, WHICH, {"every": 4}, {f"d = {d}, {method}": {"d": d, "method": method}
          for d in (6, 8) for method in ("train", "ftrl")}),
     Case("online-long", "which", "bags of k-mers in sequences of 20,000 letters",
-         online_data.long_sequences, online_learners.which, WHICH, {"rates":
+         online_learners.long_sequences, online_learners.which, WHICH, {"rates":
          "0.0005 0.002 0.008 0.03 0.125"}, axes(method=("train", "ftrl"))),
-    Case("online-stream", "which", "20 newsgroups as svmlight lines in a pipe", online_data.rows_of,
+    Case("online-stream", "which", "20 newsgroups as svmlight lines in a pipe", online_learners.rows_of,
          online_learners.svmlight_stream, ("processor", "rows/s", "above optimum", "active", "ratio"),
          {"name": "20news", "unit": False}, {"convert, train": {"method": "train"}, "online -":
          {"method": "online"}}, command=True),
-    *(Case(f"rates-{name}", "rates", f"--rate auto on {name}", online_data.rows_of,
+    *(Case(f"rates-{name}", "rates", f"--rate auto on {name}", online_learners.rows_of,
          online_learners.auto_rate, ("auto", "grid", "above, auto", "above, grid", "choice / pass"),
          {"name": name, "every": 16, "unit": False}, axes(method=("ftrl", "truncated-gradient")))
          for name in ("20news", "example", "a9a")),
     # -- online: learning in less memory
-    Case("ram-bits", "ram", "progressive loss against bits", online_data.less_ram_rows,
-         online_learners.bits, ("bits", "loss, %", "over seeds", "error, %", "AUC loss, %", "clipped",
-         "active", "rate", "loss"), {"seeds": 5}, axes(name=("a9a", "20news")),
-         picture=("less-ram", "bits of a weight and its count", "progressive loss", "")),
-    Case("ram-rounding", "ram", "rounded models on unseen rows of a9a", online_data.less_ram_rows,
-         online_learners.rounding, ("loss, %", "AUC loss, %", "rise", "sd", "bound", "bound of sd",
-         "largest move", "bound of move", "bits", "bits stored"), {"name": "a9a", "seeds": 10}),
     Case("ram-speed", "ram", "nanoseconds of an update", data.nothing, online_learners.updates, ("MB",
          "ns, first", "ns, later"), {}, axes(p=(1 << 14, 1 << 22, 1 << 28), weights=("float32",
          "q2.13"))),
