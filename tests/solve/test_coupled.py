@@ -1,4 +1,4 @@
-"""The trainer of coupled outputs reaches the optimum of an independent proximal gradient method."""
+"""The trainer of coupled outputs reaches the optimum of an independent solver."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def solve(case: Case, rounds: int = 6, **options: object) -> tuple[float, np.nda
 @pytest.mark.slow
 @pytest.mark.parametrize("group", [True, False])
 @pytest.mark.parametrize("loss", ["softmax", "squared", "logistic"])
-def test_the_optimum_is_that_of_the_proximal_gradient_method(loss: str, group: bool) -> None:
+def test_the_optimum_is_that_of_the_judge(loss: str, group: bool) -> None:
     case = make_case(loss, group, C=0.02 if loss == "squared" else 0.3)
     found, weights = solve(case)
     assert found == pytest.approx(case.optimum(), rel=1e-8)
