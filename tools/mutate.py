@@ -283,9 +283,9 @@ def run_tests(tree: Path, room: str, tests: list[str]) -> tuple[bool, str]:
     except subprocess.TimeoutExpired:
         return False, "time-out"
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if (
-        done.returncode > 2 and "conftest" not in done.stderr
-    ):  # neither a failure nor an import error
+    # an import that fails, of conftest or of a module with tests, is a failure too
+    imported = "conftest" not in done.stderr and "found no collectors" not in done.stderr
+    if done.returncode > 2 and imported:
         raise RuntimeError(f"pytest {tests[:3]} ...: exit code {done.returncode}: {done.stderr}")
     return done.returncode == 0, failed[0][:200] if failed else f"exit code {done.returncode}"
 
