@@ -16,7 +16,7 @@ from fcl.cache import ColumnCache
 from fcl.features.base import DenseColumns
 from fcl.kernels.coupled_blocks import block_length
 from fcl.objective import GroupPenalty, Objective, Penalty, find_loss, make_objective
-from fcl.solve import coupled_model
+from fcl.solve import coupled_exact, coupled_model
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.inner import InnerModel
 from fcl.solve.line import norm_rise
@@ -172,6 +172,19 @@ def test_without_elimination_and_with_a_bound_of_the_blocks(
     for group in (True, False):
         case = make_case("softmax", group)
         assert solve(case)[0] == pytest.approx(case.optimum(), rel=1e-8)
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_the_exact_hessian_is_summed_over_chunks_of_rows(
+    monkeypatch: pytest.MonkeyPatch, group: bool
+) -> None:
+    case = make_case("softmax", group)
+    value = solve(case, rounds=2)[0]
+    calls = []
+    minimise = coupled_exact.over_chunks
+    monkeypatch.setattr(coupled_exact, "over_chunks", lambda *a: calls.append(a) or minimise(*a))
+    monkeypatch.setattr(coupled_exact, "CHUNK_ENTRIES", 1000)  # 9 rows of 12 weights of 3 outputs
+    assert solve(case, rounds=2)[0] == pytest.approx(value, rel=1e-12) and calls
 
 
 @pytest.mark.slow
