@@ -16,7 +16,7 @@ from fcl.cache import ColumnCache
 from fcl.features.base import DenseColumns
 from fcl.kernels.coupled_blocks import block_length
 from fcl.objective import GroupPenalty, Objective, Penalty, find_loss, make_objective
-from fcl.solve import coupled_exact, coupled_model
+from fcl.solve import coupled_exact, coupled_groups, coupled_model
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.inner import InnerModel
 from fcl.solve.line import norm_rise
@@ -239,6 +239,14 @@ def test_steps_lower_the_objective_by_what_they_say() -> None:
     after = case.value(point.weights_of(np.arange(12)), point.covariates)
     assert before - after == pytest.approx(total, rel=1e-9)
     assert solver.rise() == pytest.approx(after - before, rel=1e-9)
+
+
+def test_newton_steps_of_groups_solve_their_system_in_any_units() -> None:
+    random = np.random.default_rng(4)
+    factor, units = random.normal(size=(9, 6)), 10.0 ** random.integers(-6, 7, 6)
+    matrix = (factor.T @ factor) * units * units[:, None]
+    found = coupled_groups._solved(matrix, matrix @ (1.0 / units))
+    np.testing.assert_allclose(found * units, 1.0, rtol=1e-9)
 
 
 def test_lengths_of_blocks_and_changes_of_norms() -> None:
