@@ -22,7 +22,7 @@ from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.executor import Executor, Needs
 from fcl.drivers.job import make_job
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
-from fcl.estimators.choice import AUTO, SEARCHED, Given, Problem, Search
+from fcl.estimators.choice import AUTO, SEARCHED, Given, ProblemOfFit, Search
 from fcl.estimators.parameters import RENAMED, passed_options
 from fcl.estimators.rows import (
     RowArrays,
@@ -102,7 +102,7 @@ class FittedPredictor(RowEstimator):
         return None if names is None else [str(name) for name in names]
 
 
-class Scored:
+class MetricScorer:
     """Scores predictions by a metric of scikit-learn."""
 
     _metric: Callable[..., Any]
@@ -117,7 +117,7 @@ class Scored:
     ) -> float:
         """Share of rows whose classes are right, all labels if there are several; of numbers R^2.
 
-        Of several targets it is the mean R^2. Arguments are as in ``fit``.
+        It is the mean R^2 of all targets. Arguments are as in ``fit``.
         """
         X, given = open_scored(X, RowArrays(y, sample_weight, offset, covariates))
         predicted = self.predict(X, given.offset, given.covariates)  # type: ignore[attr-defined]
@@ -303,7 +303,7 @@ class Estimator(FittedPredictor):
                     initial, family, data[number].column_record
                 ):
                     initial = None
-                problem = Problem(
+                problem = ProblemOfFit(
                     number, problems.texts[number] + text, initial, executor, problems.class_weight
                 )
                 result = self._fit_one(data[number], problem, choice, own)
@@ -342,7 +342,7 @@ class Estimator(FittedPredictor):
             yield executor
 
     def _fit_one(
-        self, data: DataSet, problem: Problem, choice: Given | Search, options: dict[str, Any]
+        self, data: DataSet, problem: ProblemOfFit, choice: Given | Search, options: dict[str, Any]
     ) -> TrainResult:
         if not self.verbose:
             return choice.solve(data, problem, options, on_event(None))

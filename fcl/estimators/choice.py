@@ -34,7 +34,7 @@ SEARCHED = ("alpha_", "C_", "alphas_", "scores_", "folds_", "paths_")
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProblemOfFit:
     """One of the problems of a fit, which share the rows.
 
     number : from 0.  text : for ``verbose``.  initial : the model to start from, if any.  executor : what
@@ -74,7 +74,7 @@ class Given:
         return LineView()
 
     def solve(
-        self, data: DataSet, problem: Problem, options: dict[str, Any], report: Any
+        self, data: DataSet, problem: ProblemOfFit, options: dict[str, Any], report: Any
     ) -> TrainResult:
         """Train at this weight."""
         context = RunContext(report, lambda: False, executor=problem.executor)
@@ -122,7 +122,7 @@ class Search:
         return PathView(None, False)
 
     def solve(
-        self, data: DataSet, problem: Problem, options: dict[str, Any], report: Any
+        self, data: DataSet, problem: ProblemOfFit, options: dict[str, Any], report: Any
     ) -> TrainResult:
         """Train a path, and return its chosen point, or the refit."""
         features = options.pop("features")

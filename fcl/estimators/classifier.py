@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.data.outputs import constant_labels
 from fcl.errors import InputError
-from fcl.estimators.base import Estimator, FittedPredictor, Problems, Scored
+from fcl.estimators.base import Estimator, FittedPredictor, MetricScorer, Problems
 from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import ClassParameters, FitParameters, GroupParameters
 from fcl.estimators.rows import Training
@@ -66,7 +66,7 @@ def has_probabilities(estimator: Any) -> bool:
     return find_loss(estimator.loss).has_mean
 
 
-class Classes(FittedPredictor):
+class ClassPredictor(FittedPredictor):
     """Classes and their probabilities, from margins of two classes, of all together, or of each alone."""
 
     @property
@@ -132,7 +132,7 @@ def found_classes(training: Training) -> np.ndarray:
     return classes
 
 
-class Classifier(ClassParameters, Scored, ClassifierMixin, Classes, Estimator):  # type: ignore[misc]
+class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor, Estimator):  # type: ignore[misc]
     """Fits one problem to two classes, to all classes or labels, or to each class against the rest."""
 
     _classifies = True

@@ -10,14 +10,14 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from fcl.data import regression_target
 from fcl.errors import InputError
-from fcl.estimators.classifier import Classes, check_classes, found_classes, loss_weights
+from fcl.estimators.classifier import ClassPredictor, check_classes, found_classes, loss_weights
 from fcl.estimators.online_base import OnlineEstimator
 from fcl.estimators.parameters import OnlineParameters
 from fcl.estimators.rows import RowArrays, Training
 
 
 @dataclass(eq=False, repr=False, match_args=False)
-class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, Classes, OnlineEstimator):  # type: ignore[misc]
+class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, OnlineEstimator):  # type: ignore[misc]
     """L1-regularised linear classifier that learns row by row, with ``partial_fit`` for streams.
 
     The problem is that of :class:`FCLClassifier` at C = 1 / (alpha S), where S is the sum of the sample

@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score
 
 from fcl.data import regression_target
 from fcl.data.outputs import number_columns
-from fcl.estimators.base import Estimator, Problems, Scored
+from fcl.estimators.base import Estimator, MetricScorer, Problems
 from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import FitParameters, GroupParameters, RegressionParameters
 from fcl.estimators.rows import Training
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fcl.model import Model
 
 
-class Regressor(RegressionParameters, Scored, RegressorMixin, Estimator):  # type: ignore[misc]
+class Regressor(RegressionParameters, MetricScorer, RegressorMixin, Estimator):  # type: ignore[misc]
     """Fits one problem to a numeric target, or to several of them together."""
 
     _classifies = False
