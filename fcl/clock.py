@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+
+def parts_of(wall: float, seconds: Mapping[str, float]) -> dict[str, float]:
+    """The seconds of each step and of all else, ``other``, which add up to the wall time of a run.
+
+    Steps that ran side by side, in several processes, share the wall time in proportion.
+    """
+    spent = sum(seconds.values())
+    scale = min(1.0, wall / spent) if spent > 0.0 else 1.0
+    parts = {step: scale * each for step, each in seconds.items()}
+    return parts | {"other": max(0.0, wall - spent)}
 
 
 class Clock:

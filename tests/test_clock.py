@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import fcl
 from fcl.cli.online import command
-from fcl.clock import Clock
+from fcl.clock import Clock, parts_of
 from fcl.drivers import executor
 from fcl.drivers.events import Event, PassDone, Prepared
 from fcl.drivers.online import train as online_train
@@ -165,3 +165,13 @@ def test_the_problems_of_an_estimator_share_what_counts(
     X = np.random.default_rng(0).standard_normal((90, 3))
     FCLClassifier(C=1.0, max_time=27.0).fit(X, np.arange(90) % 3)
     assert limits == [9.0, 12.0, 21.0]
+
+
+@pytest.mark.parametrize(
+    ("wall", "other"), [(10.0, 4.0), (6.0, 0.0), (3.0, 0.0)], ids=["rest", "none", "side by side"]
+)
+def test_the_parts_of_a_run_add_up_to_its_wall_time(wall: float, other: float) -> None:
+    parts = parts_of(wall, {"read": 1.0, "pricing": 5.0})
+    assert sum(parts.values()) == pytest.approx(wall) and parts["other"] == other
+    assert parts["pricing"] == pytest.approx(5.0 * parts["read"])
+    assert parts_of(wall, {}) == {"other": wall}

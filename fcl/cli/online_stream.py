@@ -21,6 +21,7 @@ from fcl.parallel import POLL
 
 if TYPE_CHECKING:
     from fcl.drivers.online.stream import StreamBlock
+    from fcl.model import Model
 
 STDIN, NAME = "-", "standard input"
 #: Options that need rows which can be counted or read again.
@@ -63,7 +64,7 @@ def check_stream(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
             f"--class-weight: expected a weight for each label, such as -1=1,1=20, got balanced: {NAME} "
             "has no known end, so that the rows of a label cannot be counted"
         )
-    if options["columns"] is None:
+    if options["columns"] is None and options["resume"] is None:
         raise click.UsageError("--columns is missing: the number of columns of standard input")
 
 
@@ -76,14 +77,21 @@ def stream_arguments(
     if sys.stdin is None:
         raise InputError(f"{NAME} (-) is closed; expected a file or a pipe")
     from fcl.cli.opening import initial_model, open_valid
+    from fcl.model.model import load_model
 
     pieces, resumes = _pieces(sys.stdin.buffer, should_stop), options["resume"] is not None
-    first_id = _first_id(options)
+    path = options["resume"] or options["initial"]
+    model = None if path is None else load_model(path, options["imports"])
+    first_id = _first_id(options, model)
+    columns = options["columns"]
+    if columns is None:  # a stream continues with the columns of its model
+        assert model is not None
+        columns = model.family.row_width
     features = options["features"]
     return {
         **_learning(options),
         "resume": options["resume"],
-        "blocks": _blocks(pieces, options["columns"], first_id, _remedy(options), stop, resumes),
+        "blocks": _blocks(pieces, columns, first_id, _remedy(options), stop, resumes),
         "features": None if features is None else parse_features(features, trusted),
         "valid": open_valid(options, {name: options[name] for name in ("x", "y")}),
         "initial": initial_model(options),
@@ -100,14 +108,13 @@ def _learning(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _first_id(options: Mapping[str, Any]) -> int:
+def _first_id(options: Mapping[str, Any], model: Model | None) -> int:
     """The id of the first column: as the user says, and as a model to begin with knows it."""
     from fcl.cli.common import messages
-    from fcl.model import load_model
 
     stated = 0 if options["zero_based"] else 1
     path = options["resume"] or options["initial"]
-    known = None if path is None else load_model(path, options["imports"]).column_record.first_id
+    known = None if model is None else model.column_record.first_id
     if known is None or known == stated:
         return stated
     if options["zero_based"]:

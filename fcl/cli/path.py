@@ -24,7 +24,7 @@ from fcl.numerals import read_whole
 from fcl.options import options_of_command
 from fcl.options.option import TRAIN
 from fcl.options.path import OF_SCORES, PATH_OPTIONS
-from fcl.store import kind_of, local_neighbour, locate
+from fcl.store import local_neighbour
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _NOT_OF_PATHS = {
     "checkpoint": "a path keeps its points in the folder OUT.path",
     "checkpoint_every": "a path keeps each finished point in the folder OUT.path",
     "no_checkpoint": "a path keeps its points in the folder OUT.path",
-    "resume": "the same command continues a path from the folder OUT.path",
     "initial": "each point starts from the model before",
     "disk_wait": "the points are in the folder OUT.path before the model is written",
 }
@@ -61,6 +60,8 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
     for name, why in _NOT_OF_PATHS.items():
         if name in given:
             raise click.UsageError(f"{_TABLE[name].spelled} does not go with --path: {why}")
+    if options["resume"] is not None and options["out"] is not None:
+        _check_folder(options["resume"], local_neighbour(options["out"], ".path"))
     if options["outer"] is not None and options["cv"] is None:
         raise click.UsageError("--outer needs --cv, which chooses C in each outer fold")
     if "refit_alpha" in given and not options["refit"]:
@@ -81,6 +82,14 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
             raise click.UsageError(
                 f"--save-oof: expected FILE.tsv, a table, or FILE.npy, got {options['save_oof']}"
             )
+
+
+def _check_folder(given: str, folder: str) -> None:
+    """Raise InputError unless ``--resume`` names the folder of points beside ``--out``."""
+    if os.path.realpath(given) != os.path.realpath(folder):
+        raise InputError(f"--resume {given}: expected the folder of points of --out, {folder}")
+    if not os.path.isfile(os.path.join(folder, "path.json")):
+        raise InputError(f"--resume {given}: holds no points of a path; leave --resume out")
 
 
 def path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
@@ -131,12 +140,12 @@ def run_path(
         del given[name]
     given |= {name: options[name] for name in PATH_OPTIONS if name != "points"}
     given |= _all_folds(options, given["data"])
-    if options["overwrite"]:
+    if options["overwrite"] and options["resume"] is None:
         _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
     if stop.signum is not None and path.reason == PathStop.INTERRUPTED:
         messages.say(
-            f"{folder} holds {counted(len(path.points), 'point')}; {_how_to_continue(options)}"
+            f"{folder} holds {counted(len(path.points), 'point')}; {_how_to_continue(options, folder)}"
         )
         return 128 + stop.signum
     if path.checkpoint_failed:
@@ -154,12 +163,11 @@ def run_path(
     return EXIT_UNFINISHED if unfinished else 0
 
 
-def _how_to_continue(options: Mapping[str, Any]) -> str:
+def _how_to_continue(options: Mapping[str, Any], folder: str) -> str:
     """How to continue an interrupted path: ``--overwrite`` would remove its points."""
     if not options["overwrite"]:
         return "the same command continues"
-    move = f"after moving {options['out']}, " if kind_of(locate(options["out"])) else ""
-    return f"{move}the same command without --overwrite continues"
+    return f"the same command with --resume {folder} continues"
 
 
 def _remove(folder: str) -> None:
@@ -239,7 +247,7 @@ def _left(options: Mapping[str, Any], folder: str) -> str:
     """What a path that ended early has left behind; empty if there is nothing."""
     if not any("path.json" in files for _, _, files in os.walk(folder)):
         return ""
-    return f"{folder} holds points; {_how_to_continue(options)}"
+    return f"{folder} holds points; {_how_to_continue(options, folder)}"
 
 
 def _write(
@@ -251,7 +259,8 @@ def _write(
     """
     from fcl.files.result_file import Output, saved_bytes
 
-    overwrite, written, moved = options["overwrite"], [], False
+    overwrite = options["overwrite"] or options["resume"] is not None
+    written, moved = [], False
 
     def write(name: str, place: Output, save: Save) -> None:
         nonlocal moved

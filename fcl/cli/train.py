@@ -123,6 +123,10 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
     if params["config"] is not None:
         options, given = merge_config(ctx, params["config"])
     folder = options["resume"]
+    if options["path"] is not None:  # --resume keeps its points, and may replace what it wrote
+        own = folder is not None
+        output = Output(options["out"] or "", options["overwrite"], own)
+        return _Request(options, given, None, output, own)
     if folder is None:
         implied = options["checkpoint"] is None and not options["no_checkpoint"]
         if implied and options["out"] is not None:
@@ -204,7 +208,7 @@ def _check_outputs(request: _Request) -> None:
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
     outputs = [("--out", options["out"], options["overwrite"] or request.own_model)]
-    outputs += [(option, path, options["overwrite"]) for option, path in path_outputs(options)]
+    outputs += [(option, path, outputs[0][2]) for option, path in path_outputs(options)]
     if options["log_json"] is not None:
         outputs.append(("--log-json", options["log_json"], options["overwrite"]))
     if options["report"] is not None:

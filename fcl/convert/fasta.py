@@ -16,6 +16,7 @@ from fcl.convert.letters import Codes, Filter, Trimmer
 from fcl.convert.records import RecordPiece, pieces
 from fcl.errors import InputError
 from fcl.types import Ints
+from fcl.units import counted
 
 #: Short records are parsed twice as fast in slices that stay in the cache.
 _SLICE_BYTES = 1 << 20
@@ -70,6 +71,10 @@ class _Batch:
         words = [(header.split(None, 1) or [b""])[0] for header in self.headers]
         return b"\n".join(words).decode("utf-8", "replace").split("\n") if words else []
 
+    def cut(self) -> list[bytes]:
+        """The headers of which a name is only the first word."""
+        return [header for header in self.headers if len(header.split(None, 1)) > 1]
+
     def where(self, record: int) -> str:
         """A record in words, for messages."""
         return f"{self.file.name}: line {self.lines[record]}"
@@ -111,9 +116,16 @@ class _FastaSource(ConvertSource):
         return OutputLayout("codes", np.dtype(np.uint8), self._trimmer.width)
 
     def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
+        n_cut, first = 0, b""
         for number, file in enumerate(self._files):
             for batch in _batches(file, budget):
+                cut = batch.cut()
+                n_cut, first = n_cut + len(cut), first or b"".join(cut[:1])
                 yield from self._rows(batch, number, budget)
+        if n_cut:
+            text = shown(first.decode("utf-8", "replace").strip())
+            found = f"{counted(n_cut, 'header')} with more than one word"
+            self.notes.append(f"names: the first word of {found}, such as {text}")
 
     def _rows(self, batch: _Batch, file_number: int, budget: Budget) -> Iterator[ConvertedRows]:
         records = np.arange(self.rows_in, self.rows_in + len(batch))

@@ -15,6 +15,7 @@ import psutil
 from fcl.convert.arrays import StoreLayout
 from fcl.convert.contract import Budget, ConvertSource, OutputLayout
 from fcl.convert.files import STDIN, InputFile
+from fcl.convert.names import RowNames
 from fcl.convert.native import refuse_native
 from fcl.convert.reference import Reference
 from fcl.convert.registry import WITH_COLUMNS, format_of, open_source
@@ -203,7 +204,8 @@ def _converted(
         atomic_folder(out, overwrite) as folder,
         RowWriter(folder, shares.store) as writer,
     ):
-        _write(source, writer, shares.source, progress)
+        names = RowNames(shares.source)
+        _write(source, writer, names, shares.source, progress)
         if not writer.n_rows:
             raise InputError(_nothing_left(source))
         writer.finish(source.layout, {"fcl": plain(_attributes(source, kind, given, writer))})
@@ -217,7 +219,7 @@ def _converted(
         writer.has("y"),
         writer.has("weights"),
         time.perf_counter() - since,
-        [*source.notes, *_label_notes(writer.classes)],
+        [*source.notes, *names.notes(), *_label_notes(writer.classes)],
     )
 
 
@@ -282,11 +284,16 @@ def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(
-    source: ConvertSource, writer: RowWriter, budget: Budget, progress: Progress | None
+    source: ConvertSource,
+    writer: RowWriter,
+    names: RowNames,
+    budget: Budget,
+    progress: Progress | None,
 ) -> None:
     """Write all blocks."""
     for rows in source.blocks(budget):
         writer.append(rows, source.layout)
+        names.add(rows)
         budget.check("the different texts of labels, groups and contigs", writer.held_bytes)
         if progress is not None:
             sizes = [file.size for file in source.inputs]

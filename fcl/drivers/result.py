@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from fcl.clock import parts_of
 from fcl.facts import Fact, chosen, memory_fact, time_fact, validation_text
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.facts import passes_text, trained_facts
@@ -54,6 +55,8 @@ class TrainResult:
         Whether the last attempt to write a checkpoint failed.
     limit_seconds : float
         The time that ``max_time`` limits: since the first pass began, without that of compiling.
+    wall_seconds : float
+        The time of the run, to which the parts in ``facts()`` add up.
     """
 
     model: Model
@@ -65,6 +68,7 @@ class TrainResult:
     passes: int
     checkpoint_failed: bool = False
     limit_seconds: float = 0.0
+    wall_seconds: float = 0.0
 
     @property
     def certificate(self) -> Certificate:
@@ -82,7 +86,7 @@ class TrainResult:
         validation : scores of the model by name, which the lines show too.
         """
         passes = passes_text(self.passes, self.model.history)
-        time = time_fact(self.seconds)
+        time = time_fact(parts_of(self.wall_seconds, self.seconds))
         facts = [Fact("stopped", self.message, str(self.reason)), *trained_facts(self.model)]
         if text := validation_text(validation):
             n_rows = (validation or {}).get("n_rows")

@@ -76,6 +76,7 @@ class Session:
         self.compilation = kernels.compilation.Compilation(
             lambda: self.report(Compiling(self.compile_seconds)), self.clock
         )
+        self._made = time.monotonic()  # a path begins before the sessions of its points
         self._progress_from = self.begun + PROGRESS_EVERY
         self._saved: RunState | None = None
         if self.resumed is not None:
@@ -342,4 +343,5 @@ class Session:
             len(self.history),
             self.saver.failed,
             self.clock.seconds,
+            time.monotonic() - self._made,
         )

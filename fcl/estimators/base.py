@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import flag, is_whole, whole
-from fcl.cli.progress import LineView
 from fcl.data import DataSet
 from fcl.data.columns import ColumnRecord, joined
 from fcl.drivers.bar import on_event
 from fcl.drivers.cluster.jobs import executor_for
-from fcl.drivers.executor import Executor, Needs, RunContext, train_job
+from fcl.drivers.executor import Executor, Needs
 from fcl.drivers.job import make_job
-from fcl.drivers.result import StopReason
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
+from fcl.estimators.choice import AUTO, SEARCHED, Given, ProblemOfFit, Search
 from fcl.estimators.parameters import RENAMED, passed_options
-from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
+from fcl.estimators.rows import (
+    RowArrays,
+    RowEstimator,
+    Training,
+    open_rows,
+    open_scored,
+    open_training,
+    resolve_features,
+)
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_scales
 from fcl.features.standardized import say_divided, uneven_scales
 from fcl.model.columns import difference, matched
-from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss, resolve_C
+from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss
 from fcl.options import TRAINING, TrainOptions
 from fcl.solve.state import is_active
 from fcl.units import counted
@@ -40,31 +46,34 @@ if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
     from fcl.model import Model
 
-DEFAULT_C = 1.0
-
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
     """A fit stopped before its tolerance; both fcl's and scikit-learn's ConvergenceWarning."""
 
 
 @dataclass(frozen=True)
-class _Problem:
-    """One of the problems of a fit.
+class Problems:
+    """The problems of a fit.
 
-    number : from 0.  text : for ``verbose``.  initial : the model to start from, if any.  executor : what
-    solves it.
+    targets : of each problem.  texts : a description of each, for ``verbose``.  weights : sample weights
+    times class weights, float64 (n,), or None.  before : for each problem the model to start from, or
+    None; ignored if its family differs.  classes : sorted; None for numbers.  class_weight : that the
+    search applies itself.
     """
 
-    number: int
-    text: str
-    initial: Model | None
-    executor: Executor
+    targets: list[np.ndarray]
+    texts: list[str]
+    weights: np.ndarray | None
+    before: list[Model | None]
+    classes: np.ndarray | None = None
+    class_weight: Any = None
 
 
-class FittedPredictor(BaseEstimator):  # type: ignore[misc]
+class FittedPredictor(RowEstimator):
     """An estimator whose predictions are those of ``models_``, which share a family."""
 
     models_: list[Model]
+    classes_: np.ndarray  #: of classifiers
 
     def _margins(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """Margins with intercepts, offset and covariates, float64 (n, outputs); reads the rows once."""
@@ -93,6 +102,28 @@ class FittedPredictor(BaseEstimator):  # type: ignore[misc]
         return None if names is None else [str(name) for name in names]
 
 
+class MetricScorer:
+    """Scores predictions by a metric of scikit-learn."""
+
+    _metric: Callable[..., Any]
+
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> float:
+        """Share of rows whose classes are right, all labels if there are several; of numbers R^2.
+
+        It is the mean R^2 of all targets. Arguments are as in ``fit``.
+        """
+        X, given = open_scored(X, RowArrays(y, sample_weight, offset, covariates))
+        predicted = self.predict(X, given.offset, given.covariates)  # type: ignore[attr-defined]
+        return float(self._metric(given.y, predicted, sample_weight=given.sample_weight))
+
+
 class Estimator(FittedPredictor):
     """The base class of the estimators.
 
@@ -111,20 +142,89 @@ class Estimator(FittedPredictor):
 
     # -- fit -----------------------------------------------------------------------------------
 
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
+        covariates: Any = None,
+        feature_names: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Fit to rows with labels or numbers; warns (ConvergenceWarning) if it stops before ``tol``.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame, path or DataSet
+            Numbers (n, m); for families over sequences letters or codes, (n,) or (n, L). Or a data set:
+            its path, such as ``"train.zarr"`` or ``"train.h5::/fold1"``, or what ``fcl.open_data``
+            returns. ``GridSearchCV``, ``cross_val_score`` and others that split rows need arrays.
+        y : array-like (n,), array-like or sparse matrix (n, outputs), or str
+            For a classifier the class of each row, of at least two, labels of any kind; or several
+            labels, with logistic loss: 1 in the columns of the labels that a row has, 0 in the others.
+            For a regressor numbers; with squared loss also several targets (n, targets). With a path also
+            the name of the array (None: ``y``); with an opened data set, None takes its own.
+        sample_weight : array-like (n,), str or None
+            At least 0: a row of weight 2 counts twice, a row of weight 0 not at all. With a path also the
+            name of an array.
+        offset : array-like (n,), str or None
+            Added to the margins; predictions then need one, too. With a path also the name of an array.
+            Of several labels, and of more than two classes with ``softmax``, a column for each.
+        covariates : array-like (n, columns), data frame or None
+            Columns whose coefficients are not penalised; predictions then need them, too. With a path
+            also names of arrays, such as ``"obs/age,obs/sex"``. The coefficients are in
+            ``models_[0].covariates``.
+        feature_names : array-like of str (m,) or None
+            Names of the columns of a matrix, such as ``vectorizer.get_feature_names_out()``: models,
+            reports and ``get_feature_names_out`` then have them. Rows to predict need none.
+        groups : array-like (n,) or None
+            Where C is chosen by folds, rows of one group are held out together.
+
+        Returns
+        -------
+        Self
+            This estimator.
+
+        Raises
+        ------
+        InputError
+            Parameters, data, labels or folds are unusable.
+        """
+        choice, options = self._choice(groups), self._checked_options()
+        given = RowArrays(y, sample_weight, offset, covariates, feature_names)
+        training = open_training(self, options["features"], X, given, numeric=not self._classifies)
+        self._fit_all(training, self._problems(training, options, choice), choice, options)
+        return self
+
+    def _problems(
+        self, training: Training, options: dict[str, Any], choice: Given | Search
+    ) -> Problems:
+        """The problems that a fit solves; may change options that a single problem does not have."""
+        raise NotImplementedError
+
+    def _choice(self, groups: Any) -> Given | Search:
+        """How the weight of the penalty is found; raises InputError if C or alpha is wrong."""
+        if isinstance(self.C, str) and self.C != AUTO:
+            raise InputError(f'C: expected a number above 0, None or "auto", got {self.C!r}')
+        if self.C != AUTO or self.alpha is not None:
+            if groups is not None:
+                raise InputError(
+                    'groups: expected C="auto", which holds out rows; leave groups out'
+                )
+            return Given(self.C, self.alpha)
+        if self.driver == "processes":
+            raise InputError('driver: expected "inline" for C="auto", got "processes"')
+        names = (each.name for each in fields(Search) if each.init and hasattr(self, each.name))
+        return Search(**{name: getattr(self, name) for name in names} | {"groups": groups})
+
     def _checked_options(self) -> dict[str, Any]:
         """Validate the parameters, and return them as arguments of :func:`fcl.train`.
 
         Raises InputError naming the first invalid parameter.
         """
-        # the default of C counts as None, so that alpha can be set alone
-        if self.alpha is not None and self.C is not None and self.C != DEFAULT_C:
-            raise InputError(
-                f"expected either C or alpha, got C={self.C!r} and alpha={self.alpha!r}; set C=None to "
-                "use alpha"
-            )
         flag("warm_start", self.warm_start)
-        if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
-            raise InputError(f"n_jobs must be None or a nonzero integer, got {self.n_jobs!r}")
+        check_jobs(self.n_jobs)
         if not isinstance(self.verbose, bool):
             whole("verbose", self.verbose, 0)
         TRAINING["max_time"].check(self.max_time)  # the problems of a fit share it
@@ -142,9 +242,10 @@ class Estimator(FittedPredictor):
             raise InputError(f"loss must be one of {', '.join(names)}, got {self.loss!r}")
         return find_loss(self.loss)
 
-    def _check_outputs(self, training: Training) -> None:
+    def _check_outputs(self, training: Training, choice: Given | Search) -> None:
         """Raise InputError for a target of several columns that this loss cannot fit together."""
-        if training.target.ndim == 2 and self.loss not in self._joint_losses:
+        joint = () if choice.searches else self._joint_losses
+        if training.target.ndim == 2 and self.loss not in joint:
             raise InputError(
                 f"{training.data.target_name}: expected a single column for {type(self).__name__} with "
                 f"loss {self.loss!r}, got shape {training.target.shape}; several columns need "
@@ -159,9 +260,7 @@ class Estimator(FittedPredictor):
         """
         if _is_nested():
             return {"driver": "inline", "threads": 1}
-        from joblib import effective_n_jobs
-
-        n = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
+        n = n_cores(self.n_jobs)
         if self.driver == "inline":
             return {"driver": "inline", "threads": n}
         return {"driver": "processes", "writers": n}
@@ -169,19 +268,14 @@ class Estimator(FittedPredictor):
     def _fit_all(
         self,
         training: Training,
-        targets: Sequence[np.ndarray],
-        problems: Sequence[str],
-        weights: np.ndarray | None,
-        begin: Sequence[Model | None],
+        problems: Problems,
+        choice: Given | Search,
         options: dict[str, Any],
     ) -> None:
-        """Solve a problem for each target, and set the fitted attributes.
-
-        problems : a description of each problem, for ``verbose``.
-        weights : sample weights times class weights, float64 (n,), or None.
-        begin : for each problem the model to start from, if any; ignored if its family differs.
-        """
-        options |= self._strength(training)
+        """Solve all problems, and set the fitted attributes."""
+        n = len(problems.targets)
+        choice.begin(training, n, self._classifies, options["seed"])
+        options |= choice.options(training)
         spent = 0.0
         keep = None if training.weights is None else training.weights > 0.0
         family = bind_features(options["features"], training.data.rows, keep)
@@ -189,44 +283,49 @@ class Estimator(FittedPredictor):
         if not options["standardize"] and (text := uneven_scales(family, self._column_names())):
             warnings.warn(text, ScaleWarning, stacklevel=3)
         data = []
-        for target in targets:
-            data.append(training.data.with_target(target, weights, training.data.target_name))
+        for target in problems.targets:
+            name = training.data.target_name
+            data.append(training.data.with_target(target, problems.weights, name))
             data[-1].target_columns = training.names
-        with self._executor(data, options) as executor:
+        with self._executor(data, options, choice) as executor:
 
             def fit(number: int) -> TrainResult:
                 nonlocal spent
                 own, lanes = dict(options), executor.lanes
                 if self.max_time is not None:
                     # the remaining problems share the remaining time; each makes at least its first pass
-                    jobs = -(-len(targets) // lanes) if lanes else len(targets) - number
+                    jobs = -(-n // lanes) if lanes else n - number
                     left = float(self.max_time) - (0.0 if lanes else spent)
                     own["max_time"] = max(1e-3, left / jobs)
-                text = f" ({number + 1} of {len(targets)})" if len(targets) > 1 else ""
-                initial = begin[number]
+                text = f" ({number + 1} of {n})" if n > 1 else ""
+                initial = problems.before[number]
                 if initial is not None and not _same_features(
                     initial, family, data[number].column_record
                 ):
                     initial = None
-                problem = _Problem(number, problems[number] + text, initial, executor)
-                result = self._fit_one(data[number], problem, own)
+                problem = ProblemOfFit(
+                    number, problems.texts[number] + text, initial, executor, problems.class_weight
+                )
+                result = self._fit_one(data[number], problem, choice, own)
                 spent += result.limit_seconds
                 return result
 
-            results = executor.each(fit, range(len(targets)))
+            results = executor.each(fit, range(n))
+        for name in SEARCHED:  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.__dict__.update(choice.attributes)
+        if problems.classes is not None:
+            self.classes_ = problems.classes
         self._set_attributes(results)
 
-    def _strength(self, training: Training) -> dict[str, Any]:
-        """The weight of the losses against the penalty, as an argument of :func:`fcl.train`."""
-        given = self.C if self.alpha is None else None
-        C, _ = resolve_C(given, self.alpha, training.sum_weights)
-        return {"C": C}
-
     @contextmanager
-    def _executor(self, data: Sequence[DataSet], options: dict[str, Any]) -> Iterator[Executor]:
+    def _executor(
+        self, data: Sequence[DataSet], options: dict[str, Any], choice: Given | Search
+    ) -> Iterator[Executor]:
         """Where the problems are solved: several side by side as whole jobs; one by its driver."""
         client, address = (None, self.dask) if isinstance(self.dask, str) else (self.dask, None)
-        if self.dask is not None and not self._sends_jobs(len(data)):
+        has_jobs = choice.searches or len(data) > 1
+        if self.dask is not None and not has_jobs:
             options |= {"client": client, "dask": address}
             client = address = None
         needs, somewhere = None, client is not None or address is not None
@@ -234,39 +333,26 @@ class Estimator(FittedPredictor):
             raise InputError(
                 "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
             )
-        if somewhere or self._sends_jobs(len(data)):
+        if somewhere or has_jobs:
             known = (TRAINING.keys() & options.keys()) - {"C", "features"}
             job = TrainOptions.checked({name: options[name] for name in known}, alpha=1.0)
             needs = Needs.of(make_job(data[0], options["features"], job))
-        report = self._view() if self.verbose else on_event(None)
+        report = choice.view() if self.verbose else on_event(None)
         with executor_for(client, address, None, needs, report) as executor:
             yield executor
 
-    def _sends_jobs(self, n_problems: int) -> bool:
-        """Whether a fit has more than one whole job."""
-        return n_problems > 1
+    def _fit_one(
+        self, data: DataSet, problem: ProblemOfFit, choice: Given | Search, options: dict[str, Any]
+    ) -> TrainResult:
+        if not self.verbose:
+            return choice.solve(data, problem, options, on_event(None))
+        from fcl.cli.common import messages
 
-    def _view(self) -> Any:
-        """Shows the events of a fit."""
-        return LineView()
-
-    def _fit_one(self, data: DataSet, problem: _Problem, options: dict[str, Any]) -> TrainResult:
-        options["initial"] = problem.initial
-        report = on_event(None)
-        if self.verbose:
-            from fcl.cli.common import messages
-
-            messages.write(f"{type(self).__name__}: fitting {problem.text}")
-            report = self._view()
-        context = RunContext(report, lambda: False, executor=problem.executor)
-        result: TrainResult = context.run(train_job, data, options)
-        if self.verbose:
-            found = np.count_nonzero(result.model.weights)
-            messages.write(
-                f"{type(self).__name__}: {result.message}; {counted(int(found), 'feature')} used"
-            )
-        if result.reason == StopReason.INTERRUPTED:
-            raise KeyboardInterrupt
+        name = type(self).__name__
+        messages.write(f"{name}: fitting {problem.text}")
+        result = choice.solve(data, problem, options, choice.view())
+        used = counted(int(np.count_nonzero(result.model.weights)), "feature")
+        messages.write(f"{name}: {result.message}; {used} used")
         return result
 
     def _set_attributes(self, results: list[TrainResult]) -> None:
@@ -377,9 +463,22 @@ class Estimator(FittedPredictor):
         return self.get_feature_names_out()
 
     def __sklearn_tags__(self) -> Any:
-        tags = with_input_tags(super().__sklearn_tags__(), self.features)
+        tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self.loss in self._joint_losses
         return tags
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Raise InputError unless ``n_jobs`` is None or a whole number other than 0."""
+    if n_jobs is not None and (not is_whole(n_jobs) or n_jobs == 0):
+        raise InputError(f"n_jobs must be None or a nonzero integer, got {n_jobs!r}")
+
+
+def n_cores(n_jobs: int | None) -> int | None:
+    """The threads or writers that ``n_jobs`` asks for; None for all cores."""
+    from joblib import effective_n_jobs
+
+    return None if n_jobs is None else max(1, effective_n_jobs(n_jobs))
 
 
 def seed_of(random_state: Any) -> int:

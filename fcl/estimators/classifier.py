@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.data.outputs import constant_labels
 from fcl.errors import InputError
-from fcl.estimators.base import Estimator
+from fcl.estimators.base import Estimator, FittedPredictor, MetricScorer, Problems
+from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import ClassParameters, FitParameters, GroupParameters
-from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
-from fcl.model import Model
+from fcl.estimators.rows import Training
 from fcl.objective import find_loss
 
 
@@ -55,116 +55,19 @@ def _named_weights(given: Any, classes: np.ndarray) -> np.ndarray:
     return factors.astype(np.float64)
 
 
+def check_classes(training: Training) -> None:
+    """Raise ValueError for a target of numbers that are no classes."""
+    with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
+        check_classification_targets(training.target)
+
+
 def has_probabilities(estimator: Any) -> bool:
     """Whether the loss of a classifier gives probabilities."""
     return find_loss(estimator.loss).has_mean
 
 
-class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[misc]
-    """Fits one problem to two classes, to all classes or labels, or to each class against the rest."""
-
-    _classifies = True
-    _joint_estimator = "FCLClassifier(loss='logistic')"
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        covariates: Any = None,
-        feature_names: Any = None,
-    ) -> Self:
-        """Fit to rows with labels; warns (ConvergenceWarning) if it stops before ``tol``.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, data frame, path or DataSet
-            Numbers (n, m); for families over sequences letters or codes, (n,) or (n, L). Or a data set:
-            its path, such as ``"train.zarr"`` or ``"train.h5::/fold1"``, or what ``fcl.open_data``
-            returns. ``GridSearchCV``, ``cross_val_score`` and others that split rows need arrays.
-        y : array-like (n,), array-like or sparse matrix (n, n_labels), or str
-            The class of each row, of at least two, labels of any kind. Or several labels, with logistic
-            loss: 1 in the columns of the labels that a row has, 0 in the others. With a path also the
-            name of the array (None: ``y``); with an opened data set, None takes its own.
-        sample_weight : array-like (n,), str or None
-            At least 0: a row of weight 2 counts twice, a row of weight 0 not at all. With a path also the
-            name of an array.
-        offset : array-like (n,), str or None
-            Added to the margins; predictions then need one, too. With a path also the name of an array.
-            Of several labels, and of more than two classes with ``softmax``, a column for each.
-        covariates : array-like (n, columns), data frame or None
-            Columns whose coefficients are not penalised; predictions then need them, too. With a path
-            also names of arrays, such as ``"obs/age,obs/sex"``. The coefficients are in
-            ``models_[0].covariates``.
-        feature_names : array-like of str (m,) or None
-            Names of the columns of a matrix, such as ``vectorizer.get_feature_names_out()``: models,
-            reports and ``get_feature_names_out`` then have them. Rows to predict need none.
-
-        Returns
-        -------
-        Self
-            This estimator.
-
-        Raises
-        ------
-        InputError
-            Parameters, data or labels are unusable.
-        """
-        options = self._checked_options()
-        given = RowArrays(y, sample_weight, offset, covariates, feature_names)
-        training = open_training(self, options["features"], X, given, numeric=False)
-        with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
-            check_classification_targets(training.target)
-        self._check_outputs(training)
-        if training.target.ndim == 2:
-            return self._fit_labels(training, options)
-        classes = np.unique(training.weighted_target)
-        if len(classes) < 2:
-            raise InputError(
-                f"{training.data.target_name}: expected at least two classes among the rows of weight "
-                f"above 0, got only one class, {classes.tolist()[0]!r}"
-            )
-        joint = options["loss"] == "softmax" and len(classes) > 2
-        if not joint and options["loss"] == "softmax":  # of two classes it is the logistic loss
-            options["loss"] = "logistic"
-            options["group"] = False  # the norm of one weight is its size
-        begin = self._begin(classes, 1 if joint or len(classes) == 2 else len(classes))
-        weights = self._loss_weights(training, classes)
-        target = training.target
-        labels = classes.tolist()
-        problems = [f"class {labels[1]!r} against class {labels[0]!r}"]
-        if joint:
-            problems, targets = [f"{len(classes)} classes together"], [target]
-        elif len(classes) > 2:
-            targets = [target == label for label in classes]
-            problems = [f"class {label!r} against the rest" for label in labels]
-        else:
-            targets = [target]
-        if (
-            training.weights is not None and len(targets) == 1
-        ):  # rows of weight 0 may have other labels
-            targets = [np.where(training.weights > 0.0, target, classes[0])]
-        self._fit_all(training, targets, problems, weights, begin, options)
-        self.classes_ = classes
-        return self
-
-    def _fit_labels(self, training: Training, options: dict[str, Any]) -> Self:
-        """Fit one problem to several labels, of which a row has any number."""
-        if self.class_weight is not None:
-            raise InputError(
-                f"class_weight: expected None, since a row with several labels is not of one class, got "
-                f"{self.class_weight!r:.200}; use sample_weight"
-            )
-        name, rows = training.data.target_name, training.weighted_target
-        if text := constant_labels(rows.T, name, training.names):
-            warnings.warn(text, stacklevel=3)
-        labels = np.arange(training.target.shape[1])
-        begin = self._begin(labels, 1, labels=True)
-        problem = f"{len(labels)} labels together"
-        self._fit_all(training, [training.target], [problem], training.weights, begin, options)
-        self.classes_ = labels
-        return self
+class ClassPredictor(FittedPredictor):
+    """Classes and their probabilities, from margins of two classes, of all together, or of each alone."""
 
     @property
     def multilabel_(self) -> bool:
@@ -173,29 +76,8 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         task = self.models_[0].task
         return task is not None and task.noun == "label"
 
-    def _begin(
-        self, classes: np.ndarray, n_problems: int, labels: bool = False
-    ) -> list[Model | None]:
-        """For each problem the model of the previous fit, if warm starts apply; otherwise None."""
-        before = getattr(self, "classes_", None)
-        same = self.warm_start and before is not None and np.array_equal(before, classes)
-        if same and len(self.models_) == n_problems and self.multilabel_ == labels:
-            return list(self.models_)
-        return [None] * n_problems
-
-    def _loss_weights(self, training: Training, classes: np.ndarray) -> np.ndarray | None:
-        """Sample weights times class weights."""
-        return loss_weights(self.class_weight, training, classes)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = tags.target_tags.multi_output
-        return tags
-
-    # -- prediction ----------------------------------------------------------------------------
-
     def decision_function(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """Margins of the rows; X, offset and covariates as in :meth:`fit`.
+        """Margins of the rows; X, offset and covariates as in ``fit``.
 
         Returns
         -------
@@ -209,7 +91,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
     def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """The class of each row, (n,), or 0 or 1 for each label, int64 (n, n_labels).
 
-        X, offset and covariates are as in :meth:`fit`.
+        X, offset and covariates are as in ``fit``.
         """
         margins = self._margins(X, offset, covariates)
         if self.multilabel_:
@@ -238,21 +120,87 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         logs = logs - logs.max(axis=1, keepdims=True)
         return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
 
-    def score(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        covariates: Any = None,
-    ) -> float:
-        """Accuracy of the predicted classes, or share of rows whose labels are all right.
 
-        Arguments are as in :meth:`fit`.
-        """
-        X, given = open_scored(X, RowArrays(y, sample_weight, offset, covariates))
-        predicted = self.predict(X, given.offset, given.covariates)
-        return float(accuracy_score(given.y, predicted, sample_weight=given.sample_weight))
+def found_classes(training: Training) -> np.ndarray:
+    """The classes of the rows whose weight is not 0, sorted; InputError unless there are two."""
+    classes = np.unique(training.weighted_target)
+    if len(classes) < 2:
+        raise InputError(
+            f"{training.data.target_name}: expected at least two classes among the rows of weight "
+            f"above 0, got only one class, {classes.tolist()[0]!r}"
+        )
+    return classes
+
+
+class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor, Estimator):  # type: ignore[misc]
+    """Fits one problem to two classes, to all classes or labels, or to each class against the rest."""
+
+    _classifies = True
+    _joint_estimator = "FCLClassifier(loss='logistic')"
+    _metric = staticmethod(accuracy_score)
+
+    def _problems(
+        self, training: Training, options: dict[str, Any], choice: Given | Search
+    ) -> Problems:
+        check_classes(training)
+        self._check_outputs(training, choice)
+        labels = training.target.ndim == 2
+        if labels:
+            problems = self._label_problem(training)
+        else:
+            problems = self._class_problems(training, options, choice)
+        if not self.warm_start or not hasattr(self, "models_") or self.multilabel_ != labels:
+            return problems
+        classes, same = problems.classes, len(self.models_) == len(problems.targets)
+        if same and classes is not None and np.array_equal(self.classes_, classes):
+            return replace(problems, before=list(self.models_))
+        return problems
+
+    def _class_problems(
+        self, training: Training, options: dict[str, Any], choice: Given | Search
+    ) -> Problems:
+        """One problem for two classes or a loss of all classes, else one for each class."""
+        classes = found_classes(training)
+        target, labels = training.target, classes.tolist()
+        weights = loss_weights(self.class_weight, training, classes)
+        if (
+            options["loss"] == "softmax" and len(classes) == 2
+        ):  # of two classes it is the logistic loss
+            options["loss"] = "logistic"
+            options["group"] = False  # the norm of one weight is its size
+        if len(classes) > 2 and options["loss"] != "softmax":
+            texts = [f"class {label!r} against the rest" for label in labels]
+            targets = [target == label for label in classes]
+            return Problems(targets, texts, weights, [None] * len(classes), classes)
+        if training.weights is not None:  # rows of weight 0 may have other labels
+            target = np.where(training.weights > 0.0, target, classes[0])
+        text = f"class {labels[1]!r} against class {labels[0]!r}"
+        if len(classes) > 2:
+            text = f"{len(classes)} classes together"
+        if choice.searches and self.class_weight is not None:
+            # "balanced" counts the training rows of each fold, and scores do not count class weights
+            found = Problems([target], [text], training.weights, [None], classes)
+            return replace(found, class_weight=self.class_weight)
+        return Problems([target], [text], weights, [None], classes)
+
+    def _label_problem(self, training: Training) -> Problems:
+        """One problem of several labels, of which a row has any number."""
+        if self.class_weight is not None:
+            raise InputError(
+                f"class_weight: expected None, since a row with several labels is not of one class, got "
+                f"{self.class_weight!r:.200}; use sample_weight"
+            )
+        name, rows = training.data.target_name, training.weighted_target
+        if text := constant_labels(rows.T, name, training.names):
+            warnings.warn(text, stacklevel=5)
+        labels = np.arange(training.target.shape[1])
+        text = f"{len(labels)} labels together"
+        return Problems([training.target], [text], training.weights, [None], labels)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = tags.target_tags.multi_output
+        return tags
 
     # -- coefficients --------------------------------------------------------------------------
 
@@ -286,8 +234,10 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     features : str, Kmers or Generator
         The family: ``"columns"`` for the columns of X, ``"kmers:d=8"`` and others; see
         :func:`fcl.train`.
-    C : float or None
-        Weight of the losses; None or the default if ``alpha`` is given.
+    C : float, "auto" or None
+        Weight of the losses; None or the default if ``alpha`` is given. ``"auto"`` chooses it by five
+        folds, as :class:`FCLClassifierCV` with its defaults does, and sets its attributes ``C_``,
+        ``alpha_``, ``paths_`` and others; ``warm_start`` is then ignored.
     alpha : float or None
         Another way to give C: C = 1 / (alpha * sum of the sample weights, before class weights).
     l1_ratio : float

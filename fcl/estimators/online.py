@@ -7,19 +7,17 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
 from fcl.data import regression_target
 from fcl.errors import InputError
-from fcl.estimators.classifier import has_probabilities, loss_weights
+from fcl.estimators.classifier import ClassPredictor, check_classes, found_classes, loss_weights
 from fcl.estimators.online_base import OnlineEstimator
 from fcl.estimators.parameters import OnlineParameters
 from fcl.estimators.rows import RowArrays, Training
 
 
 @dataclass(eq=False, repr=False, match_args=False)
-class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  # type: ignore[misc]
+class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, OnlineEstimator):  # type: ignore[misc]
     """L1-regularised linear classifier that learns row by row, with ``partial_fit`` for streams.
 
     The problem is that of :class:`FCLClassifier` at C = 1 / (alpha S), where S is the sum of the sample
@@ -75,23 +73,6 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
     _losses = ("logistic", "squared_hinge", "hinge")
     _numeric = False
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
-        """Learn from rows with one label each, from the start; arguments as in :class:`FCLClassifier`.
-
-        Raises InputError if parameters, data or labels are unusable, or learning diverges.
-        """
-        self._options()
-        training = self._opened(X, RowArrays(y, sample_weight, offset), first=True)
-        classes = np.unique(training.weighted_target)
-        if len(classes) < 2:
-            raise InputError(
-                f"{training.data.target_name}: expected at least two classes among the rows of weight "
-                f"above 0, got only one class, {classes.tolist()[0]!r}"
-            )
-        self.classes_ = classes
-        self._fit(training, self._signs(training), self._pairs())
-        return self
-
     def partial_fit(
         self,
         X: Any,
@@ -131,7 +112,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
                 f"classes: expected those of the first call, {self.classes_.tolist()!r:.200}, got "
                 f"{known.tolist()!r:.200}"
             )
-        training = self._opened(X, RowArrays(y, sample_weight, offset), first)
+        training = self._open(X, RowArrays(y, sample_weight, offset), first)
         given = self.classes_ if not first else known
         assert given is not None
         unknown = np.setdiff1d(training.weighted_target, given)
@@ -141,60 +122,32 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
                 f"{unknown.tolist()[0]!r}"
             )
         self.classes_ = given
-        rows = self._rows(training, self._signs(training))
-        if first:
-            self._begin(training, rows, self._pairs())
-        self._learn(rows, None, [""] * len(rows))
-        return self
+        return self._learn_part(training, first)
 
-    def _opened(self, X: Any, given: RowArrays, first: bool) -> Training:
-        training = self._open(X, given, first)
-        with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
-            check_classification_targets(training.target)
+    def _open(self, X: Any, given: RowArrays, first: bool) -> Training:
+        training = super()._open(X, given, first)
+        check_classes(training)
         return training
 
     def _weighted(self, training: Training) -> Training:
         weights = loss_weights(self.class_weight, training, self.classes_)
         return replace(training, weights=weights)
 
-    def _pairs(self) -> list[tuple[Any, Any]]:
-        """The labels (negative, positive) of each output."""
+    def _begun(self, training: Training) -> None:
+        self.classes_ = found_classes(training)
+
+    def _labels_of_outputs(self) -> list[Any]:
         classes = self.classes_.tolist()
         return [tuple(classes)] if len(classes) == 2 else [(False, True)] * len(classes)
 
-    def _signs(self, training: Training) -> list[np.ndarray]:
+    def _targets(self, training: Training) -> list[np.ndarray]:
         """The targets -1 and +1 of each output."""
         classes = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return [np.where(training.target == label, 1.0, -1.0) for label in classes]
 
     def _problems(self, training: Training) -> list[np.ndarray]:
-        positive = [signs > 0.0 for signs in self._signs(training)]
+        positive = [signs > 0.0 for signs in self._targets(training)]
         return positive if len(positive) > 1 else [self.classes_[positive[0].astype(np.intp)]]
-
-    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Margins, float64 (n, n_classes); with two classes (n,), above 0 for ``classes_[1]``."""
-        margins = self._margins(X, offset)
-        return margins[:, 0] if margins.shape[1] == 1 else margins
-
-    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
-        """The class of each row, (n,)."""
-        margins = self._margins(X, offset)
-        if margins.shape[1] == 1:
-            return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
-        return np.asarray(self.classes_[margins.argmax(axis=1)])
-
-    @available_if(has_probabilities)
-    def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Probabilities, float64 (n, n_classes), by logistic loss.
-
-        Of more than two classes, those of each against the rest are scaled to sum to 1.
-        """
-        margins = self._margins(X, offset)
-        if margins.shape[1] == 1:
-            return np.exp(-np.logaddexp(0.0, np.column_stack([margins, -margins])))
-        logs = -np.logaddexp(0.0, -margins)
-        found = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -207,32 +160,16 @@ class FCLOnlineRegressor(OnlineParameters, RegressorMixin, OnlineEstimator):  # 
     _losses = ("squared",)
     _numeric = True
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
-        """Learn from rows with a number each, from the start.
-
-        Raises InputError if parameters, data or targets are unusable, or learning diverges.
-        """
-        self._options()
-        training = self._open(X, RowArrays(y, sample_weight, offset), first=True)
-        self._fit(training, [self._numbers(training)], [None])
-        return self
-
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> Self:
         """Learn from more rows, once and in their order; see :meth:`FCLOnlineClassifier.partial_fit`."""
         self._options()
         first = not hasattr(self, "learners_")
-        training = self._open(X, RowArrays(y, sample_weight, offset), first)
-        rows = self._rows(training, [self._numbers(training)])
-        if first:
-            self._begin(training, rows, [None])
-        self._learn(rows, None, [""])
-        return self
+        return self._learn_part(self._open(X, RowArrays(y, sample_weight, offset), first), first)
 
-    @staticmethod
-    def _numbers(training: Training) -> np.ndarray:
-        return regression_target(training.target, training.data.target_name)
+    def _targets(self, training: Training) -> list[np.ndarray]:
+        return [regression_target(training.target, training.data.target_name)]
 
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Expected targets, float64 (n,)."""

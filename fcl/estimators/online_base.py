@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -36,7 +36,6 @@ from fcl.estimators.rows import (
     is_data_set,
     open_training,
     resolve_features,
-    with_input_tags,
 )
 from fcl.features import Family, bind_features, spell_features
 from fcl.features.hashed import hashed_family
@@ -111,7 +110,7 @@ class OnlineEstimator(FittedPredictor):
                 raise InputError(str(error)) from error
         return replace(training, data=matched(data, self._columns, self._family.row_width))
 
-    def _begin(self, training: Training, rows: Sequence[Rows], labels: Sequence[Any]) -> None:
+    def _begin(self, training: Training, rows: Sequence[Rows]) -> None:
         """Make a learner for each output; ``rows`` differ in their targets alone."""
         options, running = self._given = self._options()
         spec, train = resolve_features(self.features), rows[0]
@@ -120,7 +119,7 @@ class OnlineEstimator(FittedPredictor):
             self._family = hashed_family(self._family, self.hash_bits, training.data.rows)
         # alpha refers to the weights before those of the classes
         self._share = training.sum_weights / self._weighted(training).sum_weights
-        self._words, self._labels = spell_features(spec), list(labels)
+        self._words, self._labels = spell_features(spec), self._labels_of_outputs()
         self._n_rows, self._sum_weights = 0, 0.0
         family, kind = self._family, kind_of(running.method, options)
         options, _ = plan_table(family, options, running, train, None)
@@ -215,26 +214,52 @@ class OnlineEstimator(FittedPredictor):
                     )
             at += len(chunk)
 
-    def _fit(self, training: Training, targets: list[np.ndarray], labels: Sequence[Any]) -> None:
-        """Fit a new learner to each target; labels : pairs of labels of each output, or None."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
+        """Learn from rows with one label or number each, from the start; as in :class:`FCLClassifier`.
+
+        Raises InputError if parameters, data or targets are unusable, or learning diverges.
+        """
+        self._options()
+        training = self._open(X, RowArrays(y, sample_weight, offset), first=True)
+        self._begun(training)
         with one_blas_thread():
-            rows = self._rows(training, targets)
-            self._begin(training, rows, labels)
-        data = self._data_sets(self._weighted(training), self._problems(training))
+            rows = self._rows(training)
+            self._begin(training, rows)
+        data = self._data_sets(training)
         self._learn(rows, self.passes, [each.fingerprint() for each in data])
+        return self
+
+    def _learn_part(self, training: Training, first: bool) -> Self:
+        """Learn from a part of a stream."""
+        rows = self._rows(training)
+        if first:
+            self._begin(training, rows)
+        self._learn(rows, None, [""] * len(rows))
+        return self
+
+    def _begun(self, training: Training) -> None:
+        """Take from the rows of a fit what later rows must agree with."""
+
+    def _labels_of_outputs(self) -> list[Any]:
+        """For each output its labels (negative, positive), or None for numbers."""
+        return [None]
+
+    def _targets(self, training: Training) -> list[np.ndarray]:
+        """The numbers that each output learns, float64 (n,)."""
+        raise NotImplementedError
 
     def _weighted(self, training: Training) -> Training:
         """The rows with their weights in the losses."""
         return training
 
-    def _rows(self, training: Training, targets: Sequence[np.ndarray]) -> list[Rows]:
+    def _rows(self, training: Training) -> list[Rows]:
         weights = self._weighted(training).weights
-        return [select_rows(training.data, y, weights, None) for y in targets]
+        return [select_rows(training.data, y, weights, None) for y in self._targets(training)]
 
-    @staticmethod
-    def _data_sets(training: Training, targets: Sequence[np.ndarray]) -> list[DataSet]:
-        name = training.data.target_name
-        return [training.data.with_target(y, training.weights, name) for y in targets]
+    def _data_sets(self, training: Training) -> list[DataSet]:
+        """The data set of each output, as :func:`fcl.train` takes it."""
+        name, weights = training.data.target_name, self._weighted(training).weights
+        return [training.data.with_target(y, weights, name) for y in self._problems(training)]
 
     def _problems(self, training: Training) -> list[np.ndarray]:
         """The target of each output, as :func:`fcl.train` takes it."""
@@ -263,8 +288,7 @@ class OnlineEstimator(FittedPredictor):
             The rows do not fit the model, or a class has no rows.
         """
         check_is_fitted(self)
-        training = self._weighted(self._open(X, RowArrays(y, sample_weight, offset), first=False))
-        data = self._data_sets(training, self._problems(training))
+        data = self._data_sets(self._open(X, RowArrays(y, sample_weight, offset), first=False))
         found = [
             certify(model, each, **options) for model, each in zip(self.models_, data, strict=True)
         ]
@@ -284,9 +308,6 @@ class OnlineEstimator(FittedPredictor):
         """The intercepts, float64 (outputs,)."""
         check_is_fitted(self)
         return np.array([model.intercept for model in self.models_])
-
-    def __sklearn_tags__(self) -> Any:
-        return with_input_tags(super().__sklearn_tags__(), self.features)
 
 
 def _targets(job: OnlineJob, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

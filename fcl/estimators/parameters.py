@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from fcl.features import Spec
 from fcl.options import TRAINING, Option
+from fcl.options.path import PATH_OPTIONS
 
 #: Parameters whose names are those of scikit-learn, with the names of the options.
 RENAMED = {"fit_intercept": "intercept", "max_iter": "max_passes"}
@@ -28,7 +29,7 @@ def passed_options(estimator: type[Any]) -> dict[str, Option]:
     return {
         name: option
         for name, option in found.items()
-        if option is not None and name not in _NOT_PASSED
+        if option is not None and name not in (*_NOT_PASSED, *PATH_OPTIONS)
     }
 
 
@@ -72,7 +73,7 @@ class RegressionParameters(CommonParameters):
 class FitParameters:
     """Parameters of estimators that fit at one weight of the penalty."""
 
-    C: float | None = 1.0
+    C: float | str | None = 1.0
     alpha: float | None = None
     warm_start: bool = False
     n_jobs: int | None = None
@@ -88,8 +89,12 @@ class GroupParameters:
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
 class PathParameters:
-    """Parameters of estimators that choose the weight of the penalty."""
+    """Parameters of estimators that choose the weight of the penalty, and what they do not let choose."""
 
+    C: ClassVar[str] = "auto"
+    alpha: ClassVar[None] = None
+    warm_start: ClassVar[bool] = False
+    driver: ClassVar[str] = "inline"
     alphas: Any = 20
     cv: Any = 5
     select: str = "best"

@@ -3,77 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from fcl.data import regression_target
 from fcl.data.outputs import number_columns
-from fcl.estimators.base import Estimator
+from fcl.estimators.base import Estimator, MetricScorer, Problems
+from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import FitParameters, GroupParameters, RegressionParameters
-from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
-from fcl.model import Model
+from fcl.estimators.rows import Training
+
+if TYPE_CHECKING:
+    from fcl.drivers.result import TrainResult
+    from fcl.model import Model
 
 
-class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignore[misc]
+class Regressor(RegressionParameters, MetricScorer, RegressorMixin, Estimator):  # type: ignore[misc]
     """Fits one problem to a numeric target, or to several of them together."""
 
     _classifies = False
     _joint_estimator = "FCLRegressor(loss='squared')"
+    _metric = staticmethod(r2_score)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        covariates: Any = None,
-        feature_names: Any = None,
-    ) -> Self:
-        """Fit to numeric targets (n,) or, with squared loss, (n, targets).
-
-        Other arguments, errors and warnings are as in :meth:`FCLClassifier.fit`.
-        """
-        options = self._checked_options()
-        given = RowArrays(y, sample_weight, offset, covariates, feature_names)
-        training = open_training(self, options["features"], X, given, numeric=True)
-        self._check_outputs(training)
+    def _problems(
+        self, training: Training, options: dict[str, Any], choice: Given | Search
+    ) -> Problems:
+        self._check_outputs(training, choice)
         name, several = training.data.target_name, training.target.ndim == 2
         target = (number_columns if several else regression_target)(training.target, name)
         if not several and "group" in options:
             options["group"] = False  # the norm of one weight is its size
-        problem = f"{target.shape[1]} targets together" if several else f"target {name}"
-        begin = [self._begin(training)]
-        self._fit_all(training, [target], [problem], training.weights, begin, options)
-        if not several:
+        text = f"{target.shape[1]} targets together" if several else f"target {name}"
+        before: Model | None = getattr(self, "model_", None) if self.warm_start else None
+        if before is not None and before.n_outputs != (target.shape[1] if several else 1):
+            before = None
+        return Problems([target], [text], training.weights, [before])
+
+    def _set_attributes(self, results: list[TrainResult]) -> None:
+        super()._set_attributes(results)
+        if len(self.intercept_) == 1:
             self.coef_ = self.coef_[0]
             self.intercept_ = float(self.intercept_[0])
-        return self
-
-    def _begin(self, training: Training) -> Model | None:
-        """The model of the previous fit, if warm starts apply to as many targets; otherwise None."""
-        before: Model | None = getattr(self, "model_", None) if self.warm_start else None
-        n_targets = 1 if training.target.ndim == 1 else training.target.shape[1]
-        return before if before is not None and before.n_outputs == n_targets else None
 
     def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> Any:
-        """Expected targets, float64 (n,) or (n, targets); X, offset and covariates as in :meth:`fit`."""
+        """Expected targets, float64 (n,) or (n, targets); X, offset and covariates as in ``fit``."""
         margins = self._margins(X, offset, covariates)
         return self._loss().mean(margins[:, 0] if margins.shape[1] == 1 else margins)
-
-    def score(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        covariates: Any = None,
-    ) -> float:
-        """The coefficient of determination R^2, the mean over targets; arguments as in :meth:`fit`."""
-        X, given = open_scored(X, RowArrays(y, sample_weight, offset, covariates))
-        predicted = self.predict(X, given.offset, given.covariates)
-        return float(r2_score(given.y, predicted, sample_weight=given.sample_weight))
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)

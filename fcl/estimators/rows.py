@@ -113,15 +113,18 @@ def takes_sequences(features: Spec | Family) -> bool:
     return getattr(features, "row_kind", "sequences") == "sequences"
 
 
-def with_input_tags(tags: Any, features: Any) -> Any:
-    """Set scikit-learn's tags of the inputs, which depend on the family of features."""
-    try:
-        sequences = takes_sequences(resolve_features(features))
-    except InputError:  # fit reports it
-        sequences = False
-    tags.input_tags.sparse = not sequences
-    tags.input_tags.string = sequences
-    return tags
+class RowEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose family of features, a parameter, decides what rows it takes."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            sequences = takes_sequences(resolve_features(self.features))
+        except InputError:  # fit reports it
+            sequences = False
+        tags.input_tags.sparse = not sequences
+        tags.input_tags.string = sequences
+        return tags
 
 
 def is_data_set(X: Any) -> bool:

@@ -1,167 +1,16 @@
-"""Estimators that choose the weight of the penalty by cross-validation."""
+"""Estimators that choose C by cross-validation, with a grid and folds that the user can set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
 
-import numpy as np
-from sklearn.model_selection import PredefinedSplit, check_cv
-
-from fcl.checks import is_whole, whole
-from fcl.cli.path_report import PathView
-from fcl.data import DataSet
-from fcl.drivers.result import TrainResult, end_in_words
-from fcl.estimators.base import Estimator, seed_of
 from fcl.estimators.classifier import Classifier
 from fcl.estimators.parameters import GroupParameters, PathParameters
 from fcl.estimators.regressor import Regressor
-from fcl.estimators.rows import Training
-from fcl.objective import COUPLED_LOSSES
-from fcl.path.folds import fold_of_rows
-from fcl.path.grid import check_alphas
-from fcl.path.result import PathPoint, PathResult
-from fcl.path.rules import PathStop
-from fcl.path.train import train_path
-
-
-class PathSearch(PathParameters, Estimator):
-    """Fit each problem by a path of alphas, and keep the chosen model, or its refit."""
-
-    # what the base reads of estimators that fit at one C, which a path does not have as parameters
-    C = alpha = None
-    warm_start = False
-    driver = "inline"
-    _groups: Any = None
-    _path_class_weight: Any = None  # that the path itself applies
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        covariates: Any = None,
-        groups: Any = None,
-    ) -> Self:
-        """Choose alpha, and fit to all rows; warns (ConvergenceWarning) if a fit stops before ``tol``.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset, covariates
-            As in :meth:`FCLClassifier.fit` and :meth:`FCLRegressor.fit`.
-        groups : array-like (n,)
-            Rows of one group are held out together. In pipelines and meta-estimators it is requested with
-            ``set_fit_request(groups=True)``.
-
-        Returns
-        -------
-        PathSearch
-            This estimator.
-
-        Raises
-        ------
-        InputError
-            Parameters, data, labels or folds are unusable.
-        """
-        self._groups = groups
-        try:
-            super().fit(X, y, sample_weight, offset, covariates)
-        finally:
-            self._groups = None
-        return self
-
-    def _fit_all(self, training: Training, targets: Sequence[np.ndarray], *rest: Any) -> None:
-        cv = self.cv
-        if not is_whole(cv) and not hasattr(cv, "split"):
-            cv = check_cv(cv, training.target, classifier=self._classifies)
-        self.folds_ = fold_of_rows(
-            cv, training.data, self._groups, self._classifies, seed_of(self.random_state)
-        )
-        self.paths_: list[PathResult] = [None] * len(targets)  # type: ignore[list-item]
-        self._sum_weights = training.sum_weights
-        super()._fit_all(training, targets, *rest)
-        alphas = [self._alphas_of(path.points) for path in self.paths_]
-        chosen = [self._alphas_of([path.chosen])[0] for path in self.paths_]
-        values = [path.chosen.C for path in self.paths_]
-        scores = [path.scores.folds for path in self.paths_]
-        one = len(self.paths_) == 1
-        self.alphas_: Any = alphas[0] if one else alphas
-        self.scores_: Any = scores[0] if one else scores
-        self.alpha_: Any = chosen[0] if one else np.array(chosen)
-        self.C_: Any = values[0] if one else np.array(values)
-
-    def _loss_weights(self, training: Training, classes: np.ndarray) -> np.ndarray | None:
-        """Sample weights; times class weights only if several problems share them.
-
-        The path of a single problem applies the class weights itself: to the training rows of each fold,
-        where ``"balanced"`` counts them, but not to scores.
-        """
-        weights: np.ndarray | None = super()._loss_weights(training, classes)
-        self._path_class_weight = None
-        several = len(classes) > 2 and self.loss not in COUPLED_LOSSES
-        if several or self.class_weight is None:
-            return weights
-        self._path_class_weight = self.class_weight
-        return training.weights
-
-    def _alphas_of(self, points: list[PathPoint]) -> np.ndarray:
-        """Alphas with respect to the sample weights, before class weights."""
-        return np.array([1.0 / (point.C * self._sum_weights) for point in points])
-
-    def _strength(self, training: Training) -> dict[str, Any]:
-        """The grid, as arguments of :func:`fcl.train_path`."""
-        if is_whole(self.alphas):
-            return {"points": whole("alphas", self.alphas, 1)}
-        return {"alphas": check_alphas(self.alphas)}
-
-    def _sends_jobs(self, n_problems: int) -> bool:
-        return True
-
-    def _view(self) -> Any:
-        return PathView(None, False)
-
-    def _fit_one(self, data: DataSet, problem: Any, options: dict[str, Any]) -> TrainResult:
-        features = options.pop("features")
-        options["class_weight"] = self._path_class_weight
-        if "alphas" in options and data.weights is not None:  # they do not count class weights
-            options["alphas"] = options["alphas"] * (self._sum_weights / data.weights.sum())
-        if self.verbose:
-            from fcl.cli.common import messages
-
-            messages.write(f"{type(self).__name__}: fitting {problem.text}")
-            options["progress"] = self._view()
-        found = train_path(
-            data,
-            features,
-            cv=PredefinedSplit(self.folds_),  # leaves rows of -1 in all training sets
-            patience=self.patience,
-            select=self.select,
-            refit=self.refit,
-            refit_alpha=self.refit_alpha,
-            warn=False,
-            client=problem.executor,
-            **options,
-        )
-        if found.reason is PathStop.INTERRUPTED:
-            raise KeyboardInterrupt
-        self.paths_[problem.number] = found
-        return _result_of(found.chosen, found.refit, options["tol"])
-
-
-def _result_of(chosen: PathPoint, refit: PathPoint | None, tol: float) -> TrainResult:
-    """The chosen point, or its refit, as the result of training; converged only if both converged."""
-    point = refit if refit is not None and chosen.converged else chosen
-    message = end_in_words(point.reason, point.certificate, tol)
-    seconds = {"path": point.seconds}
-    return TrainResult(
-        (refit or chosen).model, point.converged, point.reason, message, seconds, 0, point.passes
-    )
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
-class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
+class FCLClassifierCV(PathParameters, GroupParameters, Classifier):
     """:class:`FCLClassifier` that chooses the weight of the penalty by cross-validation.
 
     Each fold trains along a path of alphas, each from the model before. The alpha of the best mean
@@ -225,7 +74,7 @@ class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
-class FCLRegressorCV(PathSearch, Regressor):
+class FCLRegressorCV(PathParameters, Regressor):
     """:class:`FCLRegressor` that chooses the weight of the penalty by cross-validation.
 
     The alpha of the smallest mean error on the held-out rows is chosen: mean squared error, mean absolute

@@ -6,24 +6,25 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fcl.checks import is_whole, share_or_0
-from fcl.errors import InputError
+from fcl.checks import share_or_0
+from fcl.estimators.base import check_jobs, n_cores
+from fcl.estimators.classifier import check_classes
 from fcl.estimators.rows import (
     RowArrays,
+    RowEstimator,
+    Training,
     open_rows,
     open_training,
     resolve_features,
-    with_input_tags,
 )
 from fcl.features import Spec
 from fcl.options.stagewise import SETTINGS
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import StagewiseResult, StagewiseRunOptions, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -44,39 +45,64 @@ class _Parameters:
     certify: bool = False
 
 
-class _Stagewise(BaseEstimator):  # type: ignore[misc]
+class _Stagewise(RowEstimator):
     """What both estimators share."""
 
     model_: StagewiseModel
 
+    _classifies: bool
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
+        """Fit to rows with one class each, or with labels as columns of 0 and 1; or to numbers.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`FCLClassifier.fit` and :meth:`FCLRegressor.fit`; y (n,), or (n, outputs).
+        offset : array-like (n,) or (n, outputs), str or None
+            Added to the margins; predictions then need one, too. With a path also the name of an array.
+
+        Raises
+        ------
+        InputError
+            Parameters, data or targets are unusable.
+        """
+        settings, spec = self._settings(), resolve_features(self.features)
+        given = RowArrays(y, sample_weight, offset)
+        training = open_training(self, spec, X, given, numeric=not self._classifies)
+        if self._classifies:
+            check_classes(training)
+        name = training.data.target_name
+        data = training.data.with_target(training.target, training.weights, name)
+        if not self._classifies:
+            data.target_columns = training.names
+        running = StagewiseRunOptions(cores=n_cores(self.n_jobs), certify=self.certify)
+        result = train_stagewise(
+            data, spec, settings, numbers=not self._classifies, running=running
+        )
+        self.model_ = result.model
+        self.n_iter_ = len(result.model.history)
+        self.history_ = result.model.history
+        self.dual_gap_ = None if result.gap is None else result.gap.gap
+        self._set_outputs(training)
+        return self
+
+    def _set_outputs(self, training: Training) -> None:
+        """Set what is known about the outputs."""
+        raise NotImplementedError
+
     def _settings(self) -> Settings:
         """Validate the parameters; raises InputError that names the first wrong one."""
-        if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
-            raise InputError(f"n_jobs must be None or a nonzero integer, got {self.n_jobs!r}")
+        check_jobs(self.n_jobs)
         share_or_0("validation_fraction", self.validation_fraction)
         given = {name: getattr(self, name) for name in SETTINGS if hasattr(self, name)}
         seed = 0 if self.random_state is None else self.random_state
         return Settings(**given, valid_fraction=self.validation_fraction, seed=seed).checked()
 
-    def _running(self) -> StagewiseRunOptions:
-        from joblib import effective_n_jobs
-
-        cores = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
-        return StagewiseRunOptions(cores=cores, certify=self.certify)
-
-    def _set_result(self, result: StagewiseResult) -> None:
-        self.model_ = result.model
-        self.n_iter_ = len(result.model.history)
-        self.history_ = result.model.history
-        self.dual_gap_ = None if result.gap is None else result.gap.gap
-
     def _margins(self, X: Any, offset: Any = None) -> np.ndarray:
         """The margins of rows with their offsets, float64 (n, K)."""
         check_is_fitted(self)
         return self.model_.margins(open_rows(self, self.model_.family, X, offset))
-
-    def __sklearn_tags__(self) -> Any:
-        return with_input_tags(super().__sklearn_tags__(), self.features)
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -154,34 +180,12 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     calibration: str = "cubic"
     class_weight: Any = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
-        """Fit to rows with one class each, or with labels as columns of 0 and 1.
+    _classifies = True
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`FCLClassifier.fit`; y (n,), or (n, labels).
-        offset : array-like (n, n_classes), str or None
-            Added to the margins; predictions then need one, too. With a path also the name of an array.
-
-        Raises
-        ------
-        InputError
-            Parameters, data or labels are unusable.
-        """
-        settings = self._settings()
-        spec = resolve_features(self.features)
-        training = open_training(self, spec, X, RowArrays(y, sample_weight, offset), numeric=False)
-        with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
-            check_classification_targets(training.target)
-        data = training.data.with_target(
-            training.target, training.weights, training.data.target_name
-        )
-        self._set_result(train_stagewise(data, spec, settings, running=self._running()))
+    def _set_outputs(self, training: Training) -> None:
         self.multilabel_ = self.model_.noun == "label"
         several = np.arange(self.model_.n_outputs)
         self.classes_ = several if self.multilabel_ else np.unique(training.weighted_target)
-        return self
 
     def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
         """Margins, float64 (n, n_classes); with two classes (n,), above 0 for ``classes_[1]``."""
@@ -221,32 +225,10 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
         As in :class:`StagewiseClassifier`.
     """
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
-        """Fit to numbers (n,) or (n, targets).
+    _classifies = False
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`FCLRegressor.fit`.
-        offset : array-like (n,) or (n, targets), str or None
-            Added to the margins; predictions then need one, too. With a path also the name of an array.
-
-        Raises
-        ------
-        InputError
-            Parameters, data or targets are unusable.
-        """
-        settings = self._settings()
-        spec = resolve_features(self.features)
-        given = RowArrays(y, sample_weight, offset)
-        training = open_training(self, spec, X, given, numeric=True)
+    def _set_outputs(self, training: Training) -> None:
         self._is_single = training.target.ndim == 1
-        name = training.data.target_name
-        data = training.data.with_target(training.target, training.weights, name)
-        data.target_columns = training.names
-        running = self._running()
-        self._set_result(train_stagewise(data, spec, settings, numbers=True, running=running))
-        return self
 
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Expected targets, float64 (n,) or (n, targets), as in :meth:`fit`."""

@@ -27,7 +27,7 @@ _POINT: dict[str, schema.Check | schema.Maybe] = {
     "passes": schema.whole(),
     "score": schema.unknown,
     "se": schema.unknown,
-    "empty": schema.Maybe(schema.unknown, None),
+    **dict.fromkeys(("empty", "auroc", "auroc_se"), schema.Maybe(schema.unknown, None)),
     **dict.fromkeys(("alpha", "objective", "bound", "gap"), schema.Maybe(schema.unknown)),
     "active": schema.Maybe(_NUMBER_OF_POINT),
     "converged": schema.Maybe(schema.flag),
@@ -43,7 +43,7 @@ _TABLE = schema.record(
             **dict.fromkeys(
                 ("reason", "metric", "error_from", "select"), schema.Maybe(schema.text)
             ),
-            **dict.fromkeys(("score", "se"), schema.Maybe(_UNKNOWNS)),
+            **dict.fromkeys(("score", "se", "auroc", "auroc_se"), schema.Maybe(_UNKNOWNS)),
             **dict.fromkeys(("best", "one_se", "chosen"), schema.Maybe(_NUMBER_OF_POINT)),
             higher_is_better=schema.Maybe(schema.flag),
             empty=schema.Maybe(schema.unknown),

@@ -15,6 +15,26 @@ def has_both_classes(y: npt.NDArray[np.float64], weights: npt.NDArray[np.float64
     return bool(positive.any() and not positive.all())
 
 
+def auroc(
+    y: npt.NDArray[np.float64], scores: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
+) -> float:
+    """Area under the ROC curve, as scikit-learn's ``roc_auc_score``; all arguments float64 (n,).
+
+    The share of pairs of a positive row (y > 0) and another one whose scores are in this order; equal
+    scores count half. NaN without both classes.
+    """
+    if not has_both_classes(y, weights):
+        return float("nan")
+    order = np.argsort(scores, kind="stable")
+    ranked, counts, positive = scores[order], weights[order], y[order] > 0.0
+    # rows of one score are one step
+    first = np.append(0, np.flatnonzero(ranked[1:] != ranked[:-1]) + 1)
+    hits = np.add.reduceat(counts * positive, first)
+    others = np.add.reduceat(counts * ~positive, first)
+    below = np.cumsum(others) - 0.5 * others
+    return float((hits * below).sum() / (hits.sum() * others.sum()))
+
+
 def average_precision(
     y: npt.ArrayLike, scores: npt.ArrayLike, weights: npt.ArrayLike | None = None
 ) -> float:

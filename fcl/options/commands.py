@@ -92,7 +92,7 @@ DATA = (
     Option(
         "columns",
         FROM_1,
-        "Number of columns of the rows of standard input.",
+        "Number of columns of the rows of standard input; --resume knows it.",
         (ONLINE,),
         "data",
         from_file=True,
@@ -169,7 +169,8 @@ RUNS = (
     _call(
         "resume",
         TEXT,
-        "Continue from the last checkpoint in DIR.",
+        "Continue from the last checkpoint in DIR; with --path from the points in OUT.path, also up to a "
+        "larger --C-max.",
         (TRAIN,),
         "checkpoints",
         metavar="DIR",

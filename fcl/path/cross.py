@@ -36,15 +36,16 @@ def cross_validated(
     """A path that is scored by cross-validation; without the margins of the rows that were held out."""
     folds, loss, rules = problem.folds, problem.loss, Rules.of(options)
     assert folds is not None
-    store = folder.store("", problem.about(grid))
+    store = folder.store("", problem.about(), grid)
     path = RegularizationPath(problem, PathRows(grid, part=problem.part), running, store)
     path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
     features = like_bound(problem.features, path.points[0].model.family)
     problem = replace(problem, features=features)
-    shared = Grid(grid.points, None, path.grid_alphas(problem.sum_weights))
+    alphas = path.grid_alphas(problem.sum_weights)
+    shared = Grid(len(alphas), None, alphas)
     fold_paths = []
     for fold in range(int(folds.max()) + 1):
-        store = folder.store(f"fold-{fold + 1}", problem.about(grid))
+        store = folder.store(f"fold-{fold + 1}", problem.about(), shared)
         rows = PathRows(shared, fold, problem.part_of(fold_name(fold, folds)))
         fold_paths.append(RegularizationPath(problem, rows, running, store))
     sign = 1.0 if loss.higher_is_better else -1.0
@@ -53,12 +54,18 @@ def cross_validated(
     if full is not None and full is not PathStop.GRID:
         reason = full
     found = scores_of(fold_paths)[:, : len(path.points)]
-    scores = PathScores.of(loss, *fold_scores(found), found, counted(len(fold_paths), "fold"))
-    scored = zip(path.points, scores.mean.tolist(), scores.se.tolist(), strict=False)
+    fold_points = [fold.points[: found.shape[1]] for fold in fold_paths]
+    areas = np.array([[point.auroc for point in points] for points in fold_points])
+    measured = (*fold_scores(found), *fold_scores(areas))
+    scored = zip(path.points, *(each.tolist() for each in measured), strict=False)
     # each fold has its own share of positive rows
     empty = float(fold_scores(np.array([[fold.points[0].empty] for fold in fold_paths]))[0][0])
-    points = [replace(point, score=mean, se=se, empty=empty) for point, mean, se in scored]
-    fold_points = [fold.points[: found.shape[1]] for fold in fold_paths]
+    points = [
+        replace(point, score=mean, se=se, empty=empty, auroc=area, auroc_se=area_se)
+        for point, mean, se, area, area_se in scored
+    ]
+    error_from = counted(len(fold_paths), "fold")
+    scores = PathScores.of(loss, measured[0], measured[1], found, error_from)
     return PathResult(points, scores, options.select, reason, fold_points=fold_points)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,34 @@ class Grid:
     points: int
     C_max: float | None = None
     alphas: Floats | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """The grid as JSON values, for the folder of the path."""
+        alphas = None if self.alphas is None else self.alphas.tolist()
+        return {"points": self.points, "C_max": self.C_max, "alphas": alphas}
+
+    def widens(self, facts: Mapping[str, Any], values: Floats) -> bool:
+        """Whether this grid has the values of C of an earlier one, and larger ones.
+
+        facts : of the earlier grid.  values : of C, increasing.
+        """
+        known = facts.get("alphas") or []
+        if self.alphas is not None:
+            return bool(known) and known == self.alphas[: len(known)].tolist()
+        same = not known and facts.get("points") == self.points
+        return same and self.C_max is not None and len(values) > 1 and self.C_max > values[-1]
+
+    def extended(self, values: Floats) -> Floats:
+        """The values of C of an earlier, narrower grid, and those that follow at about their factor."""
+        if self.alphas is not None:
+            more = values[:1] * self.alphas[0] / self.alphas[len(values) :]
+            return np.concatenate([values, more])
+        if self.C_max is None or len(values) < 2 or self.C_max <= values[-1]:
+            return values
+        factors = math.log(self.C_max / values[-1]) / math.log(values[-1] / values[-2])
+        more = np.geomspace(values[-1], self.C_max, math.ceil(factors - 1e-6) + 1)[1:]
+        more[-1] = self.C_max  # free of rounding
+        return np.concatenate([values, more])
 
 
 def check_alphas(alphas: Any) -> Floats:

@@ -20,7 +20,6 @@ from fcl.features.standardized import uneven_scales
 from fcl.objective import Loss
 from fcl.options import FIXED, TrainOptions
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
-from fcl.path.grid import Grid
 from fcl.path.running import PathContext
 
 if TYPE_CHECKING:
@@ -76,16 +75,13 @@ class Problem:
         """The name in events of a part of these rows."""
         return f"{self.part}, {name}" if self.part else name
 
-    def about(self, grid: Grid) -> dict[str, Any]:
-        """What defines the path, for its folder: rows, options, folds and grid."""
+    def about(self) -> dict[str, Any]:
+        """What defines the path beside its grid, for its folder: rows, options and folds."""
         folds = None if self.folds is None else hashlib.sha256(self.folds.tobytes()).hexdigest()
         return {
             "data": self.data.fingerprint(),
             "valid": self.valid and self.valid.fingerprint(),
             "folds": folds,
-            "points": grid.points,
-            "C_max": grid.C_max,
-            "alphas": None if grid.alphas is None else grid.alphas.tolist(),
             "driver": self.options.driver,
             **self.fixed,
         }

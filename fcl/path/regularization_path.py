@@ -19,6 +19,7 @@ from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.saving import was_saved
 from fcl.files.checkpoint import Checkpoint, compared_options
 from fcl.files.same_job import JobFacts
+from fcl.objective.metrics import auroc
 from fcl.path.events import PathStarted
 from fcl.path.grid import Grid, resolve_grid
 from fcl.path.problem import Problem
@@ -26,7 +27,7 @@ from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
 from fcl.path.rules import PathStop, Rules
 from fcl.path.running import PathContext
-from fcl.path.scores import bootstrap_error, empty_score, margins_on
+from fcl.path.scores import bootstrap_error, empty_score, margins_on, ranking
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 from fcl.types import Floats
@@ -184,7 +185,7 @@ class RegularizationPath:
         PathStop or None
             None if ``most`` ended it.
         """
-        points = self._rows.grid.points
+        points = len(self._saved.values) or self._rows.grid.points
         most = points if most is None else min(most, points)
         reason = enough(self.points) if self.points else None
         while reason is None and len(self.points) < most:
@@ -357,14 +358,16 @@ class _PathFit:
         cut = CUT.get(result.reason)
         if cut is not None and self.points:
             return cut
-        score = se = math.nan
+        score = se = area = math.nan
         if job.valid is not None:
             score, margins = measure(result)
             if self._rows.bootstraps:
                 groups = self._problem.groups
                 se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, groups)
+            if ranking(job):
+                area = auroc(job.valid.y, margins, job.valid.s)
         point = self._running.point(number, result, since, score, se)
-        self.points.append(replace(point, empty=self._empty))
+        self.points.append(replace(point, empty=self._empty, auroc=area))
         return cut
 
     # -- the driver ``processes`` --------------------------------------------------------------
@@ -386,9 +389,8 @@ class _PathFit:
 
         def measure(result: TrainResult) -> tuple[float, Floats]:
             assert job.valid is not None
-            found = (
-                margins_on(job, job.valid, result.model) if self._rows.bootstraps else np.empty(0)
-            )
+            needed = self._rows.bootstraps or ranking(job)
+            found = margins_on(job, job.valid, result.model) if needed else np.empty(0)
             return last_score(result, job.loss.metric), found
 
         cut = self._add(

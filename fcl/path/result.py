@@ -52,6 +52,8 @@ class PathPoint:
     empty : float
         Score of the model without features on the same rows; of a ranking, the mean score of random
         orders, which is a little above the share of positive rows. NaN if it is not known.
+    auroc, auroc_se : float
+        AUROC over the same rows as the score, and its standard error over folds; NaN but for two classes.
     """
 
     number: int
@@ -62,6 +64,8 @@ class PathPoint:
     score: float = np.nan
     se: float = np.nan
     empty: float = np.nan
+    auroc: float = np.nan
+    auroc_se: float = np.nan
 
     @property
     def C(self) -> float:
@@ -274,8 +278,8 @@ class PathResult:
     def table(self) -> Any:
         """The points as a ``pandas.DataFrame`` if pandas is installed, else :meth:`rows`.
 
-        Columns: C, alpha, active, objective, bound, gap, seconds, passes, converged, score, se, and with
-        folds fold1, fold2 and so on.
+        Columns: C, alpha, active, objective, bound, gap, seconds, passes, converged, score, se, auroc,
+        auroc_se, and with folds fold1, fold2 and so on.
         """
         if find_spec("pandas") is None:
             return self.rows()
@@ -293,8 +297,8 @@ class PathResult:
         if self.reason is PathStop.GRID and self.best is not None and self.best is self.points[-1]:
             C_max = 10.0 * point.C
             words = (
-                "the last point has the best score, so a larger C may be better; train again with "
-                f"--C-max {C_max:.3g} and another --out"
+                "the last point has the best score, so a larger C may be better; the same command with "
+                f"--C-max {C_max:.3g} --resume OUT.path continues from these points"
             )
             facts.append(Fact("hint", words, C_max))
         if scores.error_from:
@@ -318,12 +322,17 @@ class PathResult:
         scores = self.scores
         metric = score_title(scores.metric) if scores.known else ""
         se = "se" if scores.error_from else ""
-        head = ["point", "C", "active", "objective", "gap", metric, se, "seconds"]
+        auroc, auroc_se = (
+            name if any(np.isfinite(getattr(point, key)) for point in self.points) else ""
+            for key, name in (("auroc", "AUROC"), ("auroc_se", "se"))
+        )
+        head = ["point", "C", "active", "objective", "gap", metric, se, auroc, auroc_se, "seconds"]
         rows = [
             [
                 f"{point.number + 1}", f"{point.C:.4g}", f"{point.active:,}",
                 f"{point.certificate.objective:.6g}", point.certificate.gap_text,
-                score_text(mean), score_text(error), f"{point.seconds:.2f}",
+                score_text(mean), score_text(error), score_text(point.auroc),
+                score_text(point.auroc_se), f"{point.seconds:.2f}",
             ]
             for point, mean, error in zip(self.points, scores.mean, scores.se, strict=True)
         ]  # fmt: skip
@@ -355,6 +364,8 @@ def point_row(point: PathPoint) -> dict[str, Any]:
         "converged": point.converged,
         "score": point.score,
         "se": point.se,
+        "auroc": point.auroc,
+        "auroc_se": point.auroc_se,
     }
 
 

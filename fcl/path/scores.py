@@ -65,6 +65,11 @@ def bootstrap_error(
     return float(found.std(ddof=1)) if len(found) > 1 else math.nan
 
 
+def ranking(job: Job) -> bool:
+    """Whether the scores of a job put rows of two classes in an order."""
+    return job.loss.classifies and job.n_outputs == 1
+
+
 def margins_on(job: Job, rows: Rows, model: Model) -> Floats:
     """The margins of a model on rows of a job, as the job's targets need them.
 

@@ -30,6 +30,7 @@ from fcl.files.folder import CheckpointFolder
 from fcl.files.path import REMEDY, TABLE_NAME, read_table, write_table
 from fcl.files.same_job import JobFacts, require_same
 from fcl.model.model import load_model
+from fcl.path.grid import Grid
 from fcl.path.regularization_path import CUT, SavedPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
 from fcl.plain import plain
@@ -40,7 +41,8 @@ from fcl.store import local_path
 class PathFolder:
     """The points of a path over one set of rows in a folder, which is made for the first point.
 
-    about : what defines the path: data, grid, folds, validation rows, and options of training.
+    about : what defines the path beside its grid: data, folds, validation rows, and options of training.
+    grid : which may be wider than that of the points in the folder.
     trusted : modules that models may import.
     """
 
@@ -48,10 +50,11 @@ class PathFolder:
         self,
         path: str | os.PathLike[str],
         about: Mapping[str, Any],
+        grid: Grid,
         trusted: Collection[str] = (),
     ) -> None:
         self.path = local_path(path, "the points of a path")
-        self._about = plain(about)
+        self._grid, self._about = grid, plain({**about, **grid.facts()})
         self._trusted = trusted
         self._state = CheckpointFolder(self.path / "state")
         self._n_kept = 0  # points whose models are in the folder
@@ -71,8 +74,12 @@ class PathFolder:
         if not (self.path / TABLE_NAME).is_file():
             return None
         table = read_table(self.path / TABLE_NAME)
-        require_same(f"{self.path}: the path", _facts(table["about"] or {}), _facts(self._about))
         rows, values = table["points"], np.array(table["grid"], np.float64)
+        before = table["about"] or {}
+        if self._grid.widens(before, values):
+            before = {**before, **self._grid.facts()}
+        require_same(f"{self.path}: the path", _facts(before), _facts(self._about))
+        values = self._grid.extended(values)
         state = checkpoint = None
         lost = self._has_states and not self._state.numbers()
         if rows and (self._reason(rows[0]) in CUT or lost):
@@ -98,12 +105,10 @@ class PathFolder:
                 f"{path}: expected a model at C {row['C']:.6g}, as {TABLE_NAME} says, got {model.C:.6g}; "
                 f"{REMEDY}"
             )
-        score, se, empty = (
-            math.nan if row[name] is None else row[name] for name in ("score", "se", "empty")
-        )
-        return PathPoint(
-            number, model, self._reason(row), row["seconds"], row["passes"], score, se, empty
-        )
+        names = ("score", "se", "empty", "auroc")
+        scores = {name: math.nan if row[name] is None else row[name] for name in names}
+        reason = self._reason(row)
+        return PathPoint(number, model, reason, row["seconds"], row["passes"], **scores)
 
     def _reason(self, row: Mapping[str, Any]) -> StopReason:
         where = f"{self.path / TABLE_NAME}: reason"
@@ -155,11 +160,11 @@ class Folder:
     path: Path | None
     trusted: Collection[str]
 
-    def store(self, name: str, about: Mapping[str, Any]) -> PathFolder | None:
-        """The folder of one of the paths, if they are saved.  about : as for :class:`PathFolder`."""
+    def store(self, name: str, about: Mapping[str, Any], grid: Grid) -> PathFolder | None:
+        """The folder of one of the paths, if they are saved; arguments as of :class:`PathFolder`."""
         if self.path is None:
             return None
-        return PathFolder(self.path / name, about, self.trusted)
+        return PathFolder(self.path / name, about, grid, self.trusted)
 
     def within(self, name: str) -> Folder:
         """A folder in this one."""
@@ -178,6 +183,8 @@ def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:
         "score": scores.mean,
         "se": scores.se,
         "empty": result.chosen.empty,
+        "auroc": [point.auroc for point in result.points],
+        "auroc_se": [point.auroc_se for point in result.points],
         "error_from": scores.error_from,
         "folds": scores.folds,
         "best": numbers[0],

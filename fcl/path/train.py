@@ -247,7 +247,7 @@ def _validated(
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, Rules.of(options)
-    store = folder.store("", problem.about(grid))
+    store = folder.store("", problem.about(), grid)
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups
     path = RegularizationPath(problem, PathRows(grid, bootstraps=errs), running, store)

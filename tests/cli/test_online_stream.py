@@ -156,7 +156,7 @@ def test_an_id_0_for_a_model_of_ids_from_1(tmp_path: Path) -> None:
     out, more = tmp_path / "m.fcl", tmp_path / "more.fcl"
     text = "".join(LINES[:5000])
     assert learnt(*COMMAND, "--rate", 0.25, "--out", out, text=text)[0] == 0
-    given = ("-", "--columns", P, "--resume", out, "--out", more)
+    given = ("-", "--resume", out, "--out", more)
     code, output = learnt(*given, text="1 0:1\n")
     assert code == 2 and f"but ids begin at 1; {out} and its weights count ids from 1" in output
     assert "--zero-based" not in output
@@ -209,7 +209,7 @@ def test_a_resumed_stream_gives_the_same_bits(
     parts = "".join(LINES[:first]), "".join(LINES[first:][: 1 if cut == 1 else N])
     assert learnt(*given, "--out", tmp_path / "all.fcl", text="".join(parts))[0] == 0
     assert learnt(*given, "--out", tmp_path / "m.fcl", text=parts[0])[0] == 0
-    resume = ("-", "--columns", P, "--resume", tmp_path / "m.fcl", "--out", tmp_path / "m.fcl")
+    resume = ("-", "--resume", tmp_path / "m.fcl", "--out", tmp_path / "m.fcl")
     code, output = learnt(*resume, text=parts[1])
     assert code == 0, output
     whole, found = fcl.load_model(tmp_path / "all.fcl"), fcl.load_model(tmp_path / "m.fcl")
@@ -225,7 +225,7 @@ def test_stored_rows_and_streams_do_not_resume_each_other(tmp_path: Path) -> Non
     data = fcl.open_data(csr_array(X), y=Y)
     result = train_online(data, "columns", alpha=0.001, rate=0.25, certify=False)
     result.save(tmp_path / "m.fcl")
-    resume = ("-", "--columns", P, "--resume", tmp_path / "m.fcl", "--out", tmp_path / "n.fcl")
+    resume = ("-", "--resume", tmp_path / "m.fcl", "--out", tmp_path / "n.fcl")
     code, output = learnt(*resume, text="".join(LINES))
     assert code == 2 and "expected the model of a stream, got one that learnt stored rows" in output
     code, output = learnt(*resume, "--alpha", 1, text="".join(LINES))

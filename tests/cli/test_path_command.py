@@ -50,6 +50,7 @@ def test_a_path_with_validation(data: Path, valid: Path, tmp_path: Path, run: Ru
         "gap",
         "AUPRC",
         "se",
+        "AUROC",
         "seconds",
     ]
     marked = [line for line in lines if line.lstrip().startswith("* ")]
@@ -107,6 +108,12 @@ def test_table_of_held_out_rows(valid: Path, tmp_path: Path, run: Run) -> None:
     each = [roc_auc_score(y[groups == g], margins[groups == g]) for g in np.unique(groups)]
     se = np.std(each, ddof=1) / np.sqrt(len(each))
     assert f"AUROC {np.mean(each):.4f} (SE {se:.4f})" in result.stdout
+    table = json.loads((tmp_path / "m.fcl.path" / "path.json").read_text())["result"]
+    chosen = table["chosen"]
+    np.testing.assert_allclose(table["auroc"][chosen], np.mean(each))
+    np.testing.assert_allclose(table["auroc_se"][chosen], se)
+    marked = next(line.split() for line in result.stdout.splitlines() if line.startswith("  *"))
+    assert marked[8:10] == [f"{np.mean(each):.6g}", f"{se:.6g}"]
     share = np.mean([np.mean(y[groups == g] > 0) for g in np.unique(groups)])
     assert f"AUPRC of random scores {share:.4f}" in result.stdout
 
@@ -237,15 +244,32 @@ def test_how_an_interrupted_path_continues(
     command = ("train", data, *FEATURES, "--path", 3, "--cv", 2, "--out", out)
     for more, words in (
         ((), "the same command continues"),
-        (("--overwrite",), "the same command without --overwrite continues"),
+        (("--overwrite",), f"the same command with --resume {out}.path continues"),
     ):
         result = run(*command, *more)
         assert result.exit_code == 143, result.output
         assert f"interrupted; {out}.path holds points; {words}" in result.stderr
         assert "nothing was written" not in result.stderr
-    out.touch()
-    result = run(*command, "--overwrite")
-    assert f"points; after moving {out}, the same command without" in result.stderr
+    monkeypatch.undo()
+    ok(run(*command, "--overwrite", "--resume", f"{out}.path"))
+    again = ok(run(*command, "--resume", f"{out}.path"))  # replaces the model, and trains nothing
+    assert "point 1 of" not in again.stderr
+    wrong = run(*command, "--resume", tmp_path)
+    assert wrong.exit_code == 2 and "expected the folder of points of --out" in wrong.output
+    (tmp_path / "m.fcl.path/path.json").unlink()
+    wrong = run(*command, "--resume", f"{out}.path")
+    assert wrong.exit_code == 2 and "holds no points of a path" in wrong.output
+
+
+def test_a_wider_grid_continues(valid: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "m.fcl"
+    command = ("train", valid, *FEATURES, "--path", 3, "--cv", 2, "--out", out)
+    ok(run(*command, "--C-max", 0.04))
+    narrow = run(*command, "--C-max", 0.2)
+    assert narrow.exit_code == 2 and "m.fcl" in narrow.output  # the model is there
+    again = ok(run(*command, "--C-max", 0.2, "--resume", f"{out}.path"))
+    assert "point 2 of" not in again.stderr and "point 4 of" in again.stderr
+    assert fcl.load_model(tmp_path / "m.fcl.path/point-04.fcl").C > 0.04
 
 
 def test_a_resumed_path_says_which_rows_it_counts(

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.datasets import make_classification, make_regression
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, mean_squared_error
 from sklearn.model_selection import GroupKFold, KFold, PredefinedSplit, cross_validate
@@ -153,3 +155,60 @@ def test_in_a_pipeline_and_in_cross_validation() -> None:
     found = cross_validate(pipeline, X, y, cv=2, return_estimator=True)
     assert (found["test_score"] > 0.7).all()
     assert len(found["estimator"][0][-1].alphas_) <= 3
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "softmax", "numbers"])
+def test_C_auto_is_the_search_with_its_defaults(kind: str) -> None:
+    classes = 3 if kind in ("three classes", "softmax") else 2
+    X, y = make_classification(90, 8, n_informative=5, n_classes=classes, random_state=0)
+    names, groups = [f"c{j}" for j in range(8)], np.arange(90) // 3
+    given: dict[str, Any] = {"groups": groups, "feature_names": names, "sample_weight": 1.0 + y}
+    plain: Any = FCLRegressor if kind == "numbers" else FCLClassifier
+    search: Any = FCLRegressorCV if kind == "numbers" else FCLClassifierCV
+    options = {"loss": "softmax"} if kind == "softmax" else {}
+    auto = plain(C="auto", **options).fit(X, y, **given)
+    expected = search(**options).fit(X, y, **given)
+    for name in ("C_", "alpha_", "coef_", "folds_", "feature_keys_"):
+        np.testing.assert_array_equal(getattr(auto, name), getattr(expected, name))
+    assert len(auto.paths_) == len(expected.paths_) and auto.paths_[0].points
+    assert set(auto.get_feature_names_out()) <= set(names)
+    described = {row.feature for row in auto.models_[0].describe(3)}  # the model has the names
+    assert described and described <= set(names)
+    auto.set_params(C=1.0).fit(X, y)  # what an earlier search found is gone
+    assert not any(hasattr(auto, name) for name in ("C_", "alpha_", "paths_", "folds_", "scores_"))
+
+
+def test_metadata_is_routed_through_a_pipeline_of_a_vectorizer() -> None:
+    """Groups and weights reach the folds; names of the words come out of the pipeline."""
+    random = np.random.default_rng(0)
+    y = random.integers(0, 2, 120)
+    texts = [" ".join(random.choice(["a1", "b1", "c1", "d1"], 4)) + " bad" * label for label in y]
+    groups, weights = np.arange(120) // 4, random.uniform(0.5, 2.0, 120)
+    with config_context(enable_metadata_routing=True):
+        search = FCLClassifierCV(alphas=3, cv=GroupKFold(3))
+        search.set_fit_request(groups=True, sample_weight=True)
+        pipeline = make_pipeline(CountVectorizer(), search)
+        pipeline.fit(texts, y, groups=groups, sample_weight=weights)
+        plain = FCLClassifier().set_fit_request(sample_weight=True)
+        plain.set_score_request(sample_weight=True)
+        found = cross_validate(
+            make_pipeline(CountVectorizer(), plain),
+            texts, y, cv=2, params={"sample_weight": weights},
+        )  # fmt: skip
+    assert (found["test_score"] == 1.0).all()
+    fitted = pipeline[-1]
+    assert all(len(np.unique(fitted.folds_[groups == g])) == 1 for g in groups)
+    own = FCLClassifierCV(alphas=3, cv=GroupKFold(3))
+    own.fit(pipeline[:-1].transform(texts), y, groups=groups, sample_weight=weights)
+    np.testing.assert_array_equal(fitted.coef_, own.coef_)
+    assert "bad" in pipeline.get_feature_names_out()
+
+
+def test_frames_of_set_output_keep_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = make_classification(90, 4, n_informative=2, n_redundant=0, random_state=0)
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    pipeline = make_pipeline(StandardScaler(), FCLClassifier()).set_output(transform="pandas")
+    pipeline.fit(frame, y)
+    assert list(pipeline[-1].feature_names_in_) == list("abcd")
+    assert set(pipeline.get_feature_names_out()) <= set("abcd")

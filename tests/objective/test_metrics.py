@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.objective.metrics import average_precision
+from fcl.objective.metrics import auroc, average_precision
 
 sklearn_metrics = pytest.importorskip("sklearn.metrics")
 
@@ -28,6 +28,16 @@ def test_equals_scikit_learn(rows: list[tuple[bool, float]]) -> None:
         assert average_precision(y, s) == pytest.approx(expected, rel=1e-12)
     else:
         assert math.isnan(average_precision(y, s))
+
+
+@given(st.lists(st.tuples(st.booleans(), scores, st.integers(0, 2)), min_size=1, max_size=60))
+def test_auroc_equals_scikit_learn(rows: list[tuple[bool, float, int]]) -> None:
+    y, s, weights = (np.array(column, float) for column in zip(*rows, strict=True))
+    if len(np.unique(y[weights > 0.0])) < 2:
+        assert math.isnan(auroc(y, s, weights))
+    else:
+        expected = sklearn_metrics.roc_auc_score(y, s, sample_weight=weights)
+        assert auroc(y, s, weights) == pytest.approx(expected, rel=1e-12)
 
 
 def test_forms_of_labels_and_order_of_rows() -> None:

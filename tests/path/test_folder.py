@@ -11,7 +11,7 @@ import pytest
 
 import fcl
 from fcl.files.folder import CheckpointFolder
-from tests.path.conftest import Killed, bits, counting, split, train_path
+from tests.path.conftest import Killed, bits, confirm_points, counting, split, train_path
 
 
 @pytest.mark.parametrize("number", [1, 4])
@@ -66,3 +66,44 @@ def test_the_table_on_disk(tmp_path: Path) -> None:
     assert [row["C"] for row in table["points"]] == table["grid"] == [p.C for p in path.points]
     assert [row["gap"] for row in table["points"]] == [p.certificate.gap for p in path.points]
     assert [row["score"] for row in table["points"]] == path.scores.mean.tolist()
+
+
+@pytest.mark.parametrize("cv", [None, 2])
+def test_a_wider_grid_keeps_the_points(tmp_path: Path, cv: int | None) -> None:
+    """Only the last point is trained again, from the state before it: the next C is known now."""
+    data, _ = split()
+    given: dict[str, Any] = {"folder": tmp_path, "points": 3, "cv": cv, "patience": 9 if cv else 3}
+    narrow = train_path(data, C_max=0.1, **given)
+    if cv is not None:
+        assert narrow.best is narrow.points[-1]
+        hint = next(fact for fact in narrow.facts() if fact.name == "hint")
+        assert hint.value == pytest.approx(1.0) and "--C-max 1 --resume OUT.path" in hint.text
+    done: list[Any] = []
+    wide = train_path(data, C_max=1.0, **given, progress=counting(done))
+    values = np.array([point.C for point in wide.points])
+    np.testing.assert_array_equal(values[:3], [point.C for point in narrow.points])
+    assert values[-1] == 1.0 and (np.diff(np.log(values)) <= np.log(values[1] / values[0])).all()
+    assert len(values) > 3 and min(number for _, number in done) == 3
+    np.testing.assert_array_equal(wide.models[1].weights, narrow.models[1].weights)
+    confirm_points(wide, data)
+    alphas = [point.alpha for point in wide.points]
+    fresh = train_path(data, alphas=alphas, cv=cv, patience=given["patience"])
+    found, expected = (
+        [point.certificate.objective for point in path.points] for path in (wide, fresh)
+    )
+    np.testing.assert_allclose(found, expected, rtol=2e-4)
+    if cv is not None:
+        np.testing.assert_allclose(wide.scores.folds, fresh.scores.folds, atol=0.02)
+        assert all(len(points) == len(values) for points in wide.fold_points)
+    with pytest.raises(fcl.InputError, match=r"C_max was 1\.0, is 0\.1"):
+        train_path(data, C_max=0.1, **given)
+
+
+def test_alphas_that_go_further_keep_the_points(tmp_path: Path) -> None:
+    data, _ = split()
+    train_path(data, alphas=[1e-1, 1e-2], folder=tmp_path)
+    done: list[Any] = []
+    wide = train_path(data, alphas=[1e-1, 1e-2, 1e-3], folder=tmp_path, progress=counting(done))
+    assert [number for _, number in done] == [2, 3] and len(wide.points) == 3
+    with pytest.raises(fcl.InputError, match="alphas was"):
+        train_path(data, alphas=[1e-1, 1e-3, 1e-4], folder=tmp_path)

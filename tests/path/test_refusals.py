@@ -134,7 +134,7 @@ CASES: list[tuple[str, Callable[..., None], dict[str, Any], str]] = [
      "outer: fold 2 has no rows of weight above 0 held out"),
     # the folder
     ("other points", other, {"points": 4}, "points was 3, is 4"),
-    ("other C_max", other, {"C_max": 9.0}, "C_max was not given, is 9.0"),
+    ("smaller C_max", other, {"C_max": 1e-3}, "C_max was not given, is 0.001"),
     ("other valid", other, {"held": True}, "valid was not given, is"),
     ("cv begun", other, {"cv": 2}, "folds was not given, is"),
     ("other max_passes", other, {"max_passes": 9}, "max_passes was not given, is 9"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl import kernels
+from fcl.clock import parts_of
 from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
 from fcl.data.sparse import SparseRows, from_matrix
@@ -160,6 +161,7 @@ def learn_stream(
             events.append(event)
         reporter.report(event)
 
+    since = time.monotonic()
     seconds: dict[str, float] = {}
     n, p = job.train.n, job.family.n_features
     report(OnlineStarted(job.plan, job.described(), n, p, job.C, job.alpha))
@@ -195,7 +197,7 @@ def learn_stream(
         if reporter.error is not None:
             written()
     message = _message(end, run, name)
-    peak = peak_memory()
+    seconds, peak = parts_of(time.monotonic() - since, seconds), peak_memory()
     report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
     bad = learner.rows if end is End.DIVERGED else None
     return reporter.finish(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl import kernels
+from fcl.clock import parts_of
 from fcl.drivers.bar import Progress
 from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.events import Compiling
@@ -66,7 +67,7 @@ class OnlineResult:
     message : str
         The reason for the end, in words.
     seconds : dict of str to float
-        Time of each step by its name: rate, learning, certificate.
+        Time of each step by its name: rate, learning, certificate, other.
     peak_memory : int
         Bytes.
     state : OnlineState
@@ -245,6 +246,7 @@ def train_online(
             events.append(event)
         reporter.report(event)
 
+    since = time.monotonic()
     seconds: dict[str, float] = {}
     report(
         OnlineStarted(
@@ -293,7 +295,7 @@ def train_online(
                 model, uncertified = replace(found.model, options=model.options), None
             seconds["certificate"] = time.monotonic() - begun
     message = _message(end, learner, job, bad)
-    peak = peak_memory()
+    seconds, peak = parts_of(time.monotonic() - since, seconds), peak_memory()
     report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
     return reporter.finish(
         OnlineResult(

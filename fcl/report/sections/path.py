@@ -42,24 +42,17 @@ def section(context: Context) -> Section | None:
     scores, errors = (_numbers(found.get(name, ()), len(rows)) for name in ("score", "se"))
     scored, measured = np.isfinite(scores).any(), np.isfinite(errors).any()
     metric = short(score_title(found.get("metric", "")), 12) if scored else ""
-    points = [[row.get(name) for name in ("active", "objective", "gap", "seconds")] for row in rows]
-    lines = [
-        [i + 1, value, *map(number, point[:3]), score, error, number(point[3])]
-        for i, (value, point, score, error) in enumerate(
-            zip(values, points, scores, errors, strict=True)
-        )
-    ]
-    head = ["point", "C", metric or "score", "se", "features", "gap", "objective", "seconds"]
-    known = [*[True] * 2, scored, measured, *[True] * 4]
-    lines = [
-        [
-            i + 1, value, score, error, number(row.get("active")), number(row.get("gap")),
-            number(row.get("objective")), number(row.get("seconds")),
-        ]
-        for i, (value, row, score, error) in enumerate(
-            zip(values, rows, scores, errors, strict=True)
-        )
+    areas = [_numbers(found.get(name, ()), len(rows)) for name in ("auroc", "auroc_se")]
+    head = [
+        "point", "C", metric or "score", "se", "AUROC", "se", "features", "gap", "objective", "seconds",
     ]  # fmt: skip
+    known = [True, True, scored, measured, *(np.isfinite(area).any() for area in areas)]
+    known += [True] * 4
+    names = ("active", "gap", "objective", "seconds")
+    lines = [
+        [i + 1, *measures, *(number(row.get(name)) for name in names)]
+        for i, (row, *measures) in enumerate(zip(rows, values, scores, errors, *areas, strict=True))
+    ]
     head, *lines = [list(compress(line, known)) for line in (head, *lines)]
     active = np.array([number(row.get("active")) for row in rows])
     marks: dict[int, list[str]] = {}  # both rules may choose the same point
