@@ -237,7 +237,9 @@ def test_files_with_other_columns(tmp_path: Path) -> None:
 
 def test_whole_intervals(tmp_path: Path) -> None:
     (tmp_path / "s.bed").write_text("1\t3\t9\n2\t0\t6\n")
-    assert made(tmp_path)[0] == [window("1", 3, 6, False), window("2", 0, 6, False)]
+    rows, group, _ = made(tmp_path)
+    assert rows == [window("1", 3, 6, False), window("2", 0, 6, False)]
+    assert "y" not in group  # of one file without labels
     # a genome that is larger than the budget is read again for each block
     genome = Genome(InputFile(tmp_path / "g.fa"), Budget(1000, 7))
     genome._mapped = 2

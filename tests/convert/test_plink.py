@@ -18,8 +18,10 @@ from fcl.convert import run
 from fcl.convert.contract import Budget
 from fcl.convert.plink import transpose
 from fcl.convert.plink.transpose import Transposed
+from fcl.data.columns import Variant
 from fcl.errors import BudgetError
 from fcl.model.columns import match
+from fcl.model.variants import orientation
 from fcl.report.measured import measure
 
 bed_reader = pytest.importorskip("bed_reader")
@@ -430,6 +432,16 @@ def test_alleles_are_turned_wherever_rows_come_in(
     run.convert([bed], tmp_path / "like.zarr", like=str(tmp_path / "train.zarr"), memory="4GiB")
     zarr.open_group(tmp_path / "like.zarr", mode="a").create_array("obs/age", data=ages["test"])
     np.testing.assert_allclose(model.margins(tmp_path / "like.zarr"), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "exchanged"),
+    [("AG", "AG", False), ("AG", "ga", True), ("AG", "AC", None), ("A0", "0A", True),
+     ("A0", "GA", True), ("A0", "AG", False), ("00", "AG", False), ("0A", "0G", True)],
+)  # fmt: skip
+def test_alleles_that_no_sample_has(ours: str, theirs: str, exchanged: bool | None) -> None:
+    """They fit any, and what they leave open stays as in the file."""
+    assert orientation(Variant(*ours, np.nan), Variant(*theirs, np.nan)) is exchanged
 
 
 def test_other_alleles_in_zarr_are_refused(tmp_path: Path) -> None:
