@@ -8,12 +8,12 @@ from typing import Any, Self
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from fcl.data import regression_target
-from fcl.data.outputs import number_columns
+from fcl.data.outputs import n_target_columns, number_columns
 from fcl.estimators.base import Estimator
 from fcl.estimators.parameters import FitParameters, GroupParameters, RegressionParameters
-from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
+from fcl.estimators.rows import RowArrays, open_scored, open_training
 from fcl.model import Model
+from fcl.model.shapes import public
 
 
 class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignore[misc]
@@ -39,28 +39,28 @@ class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignor
         given = RowArrays(y, sample_weight, offset, covariates, feature_names)
         training = open_training(self, options["features"], X, given, numeric=True)
         self._check_outputs(training)
-        name, several = training.data.target_name, training.target.ndim == 2
-        target = (number_columns if several else regression_target)(training.target, name)
-        if not several and "group" in options:
+        name, n_targets = training.data.target_name, n_target_columns(training.target)
+        target = public(number_columns(training.target, name))
+        is_one = n_targets == 1
+        if is_one and "group" in options:
             options["group"] = False  # the norm of one weight is its size
-        problem = f"{target.shape[1]} targets together" if several else f"target {name}"
-        begin = [self._begin(training)]
+        problem = f"target {name}" if is_one else f"{n_targets} targets together"
+        begin = [self._begin(n_targets)]
         self._fit_all(training, [target], [problem], training.weights, begin, options)
-        if not several:
+        if is_one:
             self.coef_ = self.coef_[0]
             self.intercept_ = float(self.intercept_[0])
         return self
 
-    def _begin(self, training: Training) -> Model | None:
+    def _begin(self, n_targets: int) -> Model | None:
         """The model of the previous fit, if warm starts apply to as many targets; otherwise None."""
         before: Model | None = getattr(self, "model_", None) if self.warm_start else None
-        n_targets = 1 if training.target.ndim == 1 else training.target.shape[1]
         return before if before is not None and before.n_outputs == n_targets else None
 
     def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> Any:
         """Expected targets, float64 (n,) or (n, targets); X, offset and covariates as in :meth:`fit`."""
         margins = self._margins(X, offset, covariates)
-        return self._loss().mean(margins[:, 0] if margins.shape[1] == 1 else margins)
+        return self._loss().mean(public(margins))
 
     def score(
         self,

@@ -100,8 +100,8 @@ class PathSearch(PathParameters, Estimator):
         """
         weights: np.ndarray | None = super()._loss_weights(training, classes)
         self._path_class_weight = None
-        several = len(classes) > 2 and self.loss not in COUPLED_LOSSES
-        if several or self.class_weight is None:
+        shared = len(classes) > 2 and self.loss not in COUPLED_LOSSES
+        if shared or self.class_weight is None:
             return weights
         self._path_class_weight = self.class_weight
         return training.weights

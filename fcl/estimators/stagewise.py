@@ -20,6 +20,7 @@ from fcl.estimators.rows import (
     with_input_tags,
 )
 from fcl.features import Spec
+from fcl.model.shapes import public
 from fcl.options.stagewise import SETTINGS
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
@@ -179,8 +180,8 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         )
         self._set_result(train_stagewise(data, spec, settings, running=self._running()))
         self.multilabel_ = self.model_.noun == "label"
-        several = np.arange(self.model_.n_outputs)
-        self.classes_ = several if self.multilabel_ else np.unique(training.weighted_target)
+        numbers = np.arange(self.model_.n_outputs)
+        self.classes_ = numbers if self.multilabel_ else np.unique(training.weighted_target)
         return self
 
     def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
@@ -240,7 +241,6 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
         spec = resolve_features(self.features)
         given = RowArrays(y, sample_weight, offset)
         training = open_training(self, spec, X, given, numeric=True)
-        self._is_single = training.target.ndim == 1
         name = training.data.target_name
         data = training.data.with_target(training.target, training.weights, name)
         data.target_columns = training.names
@@ -251,7 +251,7 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Expected targets, float64 (n,) or (n, targets), as in :meth:`fit`."""
         margins = self._margins(X, offset)
-        return margins[:, 0] if self._is_single else margins
+        return np.asarray(public(margins))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
