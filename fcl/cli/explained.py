@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fcl.data import DataSet
-    from fcl.model.explain import LinearModel
+    from fcl.model.explain import ExplainedOutput
     from fcl.model.predictor import Predictor
     from fcl.model.scores import OnMargins
     from fcl.scoring.known import KnownColumns
@@ -29,8 +29,8 @@ def check_explained(out: str) -> None:
         )
 
 
-def explained_model(model: Predictor, options: Mapping[str, Any], kind: str) -> LinearModel:
-    """The model whose margin is a sum of contributions: the given one, or one output of several.
+def explained_model(model: Predictor, options: Mapping[str, Any], kind: str) -> ExplainedOutput:
+    """The output of a model whose margin is divided among its features.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def explained_model(model: Predictor, options: Mapping[str, Any], kind: str) -> 
         Not a linear model; or the output is unknown, missing, or not needed.
     """
     from fcl.model import Model
-    from fcl.model.multi_output import OneOutput, output_texts
+    from fcl.model.explain import ExplainedOutput
     from fcl.model.outputs import output_names
 
     if not isinstance(model, Model):
@@ -56,20 +56,19 @@ def explained_model(model: Predictor, options: Mapping[str, Any], kind: str) -> 
     output = options["explain_output"]
     if output is None:
         model.require_one_output("--explain", "name one of them: --explain-output LABEL")
-        return model
+        return ExplainedOutput.of(model)
     if model.n_outputs == 1:
         raise InputError(
             "--explain-output: expected a model of several outputs, this one has one; leave it out"
         )
     if kind != "margin":
         raise InputError(f"--explain-output divides a margin; leave out --{kind}")
-    labels = output_texts(model.labels, model.n_outputs)
-    by_name = dict(zip(output_names(model), labels, strict=True))
-    return OneOutput.of(model, by_name.get(output, output))
+    by_name = dict(zip(output_names(model), model.output_labels, strict=True))
+    return ExplainedOutput.of(model, by_name.get(output, output))
 
 
 def write_explanations(
-    model: LinearModel,
+    explained: ExplainedOutput,
     data: DataSet,
     out: str,
     score: tuple[str, Callable[[Floats], Floats]] | None,
@@ -87,7 +86,7 @@ def write_explanations(
 
     Parameters
     ----------
-    model, data : LinearModel, DataSet
+    explained, data : ExplainedOutput, DataSet
     out : str
         A file whose name ends in ``.tsv``.
     score : (str, callable), optional
@@ -112,7 +111,7 @@ def write_explanations(
     from fcl.model.text_output import text_output
     from fcl.scoring.explained import ContributionCells
 
-    cells = ContributionCells(model, top, printable)
+    cells = ContributionCells(explained, top, printable)
     has_offset, has_covariates = data.offset is not None, data.covariates is not None
     beside = [] if known is None else known.names()
     names = [*beside, "margin"] if score is None else [*beside, score[0], "margin"]
@@ -122,18 +121,18 @@ def write_explanations(
     with text_output(out, overwrite) as file:
         # written with the first rows: rows that cannot be explained leave nothing on standard output
         head = "\t".join(names) + "\n"
-        for explained in iter_explanations(model, data, top):
-            numbers = [] if score is None else [score[1](explained.margins)]
-            numbers += [explained.margins, np.full(len(explained), model.intercept)]
-            numbers += [explained.offset] * has_offset + [explained.covariates] * has_covariates
-            written = list(_lines(numbers, cells.rows(explained)))
+        for rows in iter_explanations(explained, data, top):
+            numbers = [] if score is None else [score[1](rows.margins)]
+            numbers += [rows.margins, np.full(len(rows), explained.intercept)]
+            numbers += [rows.offset] * has_offset + [rows.covariates] * has_covariates
+            written = list(_lines(numbers, cells.rows(rows)))
             if known is not None and beside:
                 written = list(known.before(n_rows, written))
             if on_margins is not None:
-                on_margins(n_rows, n_rows + len(explained), explained.margins)
+                on_margins(n_rows, n_rows + len(rows), rows.margins)
             file.write("".join([head, *written]).encode())
             head = ""
-            n_rows += len(explained)
+            n_rows += len(rows)
     return n_rows
 
 

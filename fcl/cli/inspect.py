@@ -95,11 +95,8 @@ def _lines(model: Model) -> Iterator[str]:
     patterns = any(family.motif(int(i)) is not None for i in model.ids)
     rows = model.describe()
     effects = effects_of(rows, model.column_record)
-    head = (
-        "feature\tweight\tsupport" if model.n_outputs == 1 else "feature\toutput\tweight\tsupport"
-    )
-    head += "\tmotif\tposition\tstrand" * patterns
-    columns = [*head.split("\t"), *(Effect._fields if effects else ())]
+    columns = [*model.row_type._fields[1:], *["motif", "position", "strand"] * patterns]
+    columns += Effect._fields if effects else ()
     yield "\t".join(columns) + "\n"
     for number, row in enumerate(rows):
         cells = [printable(row.feature), f"{row.weight:.17g}", str(row.support)]

@@ -34,12 +34,10 @@ def result_lines(facts: Iterable[Fact], model: Model, top: int = 10) -> list[str
 
 def strongest_lines(model: Model, top: int) -> list[str]:
     """A table of the `top` features of largest |weight|; of several outputs, a table for each."""
-    from fcl.model.multi_output import output_texts
-
     if model.n_outputs == 1:
         return _table(model.describe(top))
     lines: list[str] = []
-    for label in output_texts(model.labels, model.n_outputs)[:LISTED_OUTPUTS]:
+    for label in model.output_labels[:LISTED_OUTPUTS]:
         table = _table(model.describe(top, label))
         lines += [
             f"{model.noun} {whole(label)}: {'' if table else 'no features'}".rstrip(),

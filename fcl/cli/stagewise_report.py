@@ -11,7 +11,7 @@ from fcl.cli.common import messages, printable
 from fcl.cli.progress import View
 from fcl.drivers.events import Event
 from fcl.facts import Fact, aligned
-from fcl.model.outputs import output_names
+from fcl.model.outputs import column_heads, output_names
 from fcl.stagewise.describe import feature_text, place, place_of, scores_text, strongest
 from fcl.stagewise.events import BlockVisited
 from fcl.units import format_seconds
@@ -37,16 +37,14 @@ def model_lines(model: StagewiseModel, path: str, top: int) -> list[str]:
         lines += ["", *_history_lines(model, top)]
     names = output_names(model)
     for name, rows in zip(names, strongest(model, top), strict=False):
-        lines += ["", f"{'weight':>12}  feature, {model.noun} {shortened(name)}"]
+        lines += ["", f"{'weight':>12}  feature, {model.noun} {shortened(name)}".rstrip()]
         lines += [f"{weight:>+12.5g}  {shortened(text)}" for text, weight in rows]
     return lines
 
 
 def tsv_lines(model: StagewiseModel) -> Iterator[str]:
     """The weights of all features that predictions use, with a column for each output."""
-    names = (
-        [f"weight_{name}" for name in output_names(model)] if model.n_outputs > 1 else ["weight"]
-    )
+    names = list(column_heads("weight", model))
     if model.n_rounds > 1:  # of cls, side by side
         names = [f"{name}_round_{k + 1}" for k in range(model.n_rounds) for name in names]
     yield "\t".join(["feature", *names]) + "\n"

@@ -29,6 +29,7 @@ from fcl.features.standardized import attach_scales, plain
 from fcl.memory.meter import peak_memory
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.model import Model
+from fcl.model.shapes import public
 from fcl.objective import relative_gap
 from fcl.options import PROBLEM, TrainOptions
 from fcl.parallel import one_blas_thread
@@ -313,7 +314,7 @@ def _optimality(
         1,
         certified.resolves(shift),
     )
-    _, intercept, _ = free_in_units(job, certified.point)
+    _, intercepts, _ = free_in_units(job, certified.point)
     own = certified.penalty + certified.C * certified.own_loss
     return Optimality(
         C=certified.C,
@@ -324,7 +325,7 @@ def _optimality(
         own_objective=own if to_certify.has_intercept and math.isfinite(own) else None,
         losses=certified.loss,
         penalty=certified.penalty,
-        intercept=intercept if np.ndim(intercept) == 0 else list(map(float, intercept)),
+        intercept=np.asarray(public(intercepts)).tolist(),
         n_active=len(certified.point.ids),
         best_C=best_C,
         best_gap=best_gap,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -71,34 +70,33 @@ class Design:
             out[rows, self.constant :] = (values[:, self.kept] - self.means) @ self.transform
         return out
 
-    def in_units(self, v: Floats, shape: tuple[int, ...]) -> tuple[tuple[CovariateTerm, ...], Any]:
-        """The coefficients in the units of the data, and the intercept, or K of them.
+    def in_units(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], Floats]:
+        """The coefficients in the units of the data, and the intercepts, float64 (K,).
 
-        v : as in :class:`fcl.solve.state.Point`.  shape : (K,) for K outputs, () for one.
+        v : coefficients of the columns of the job, float64 (q, K); of intercepts alone if there are no
+            columns.
         """
-        every = np.zeros((sum(term.width for term in self.terms), *shape))
-        intercept = np.zeros(shape)
+        every = np.zeros((sum(term.width for term in self.terms), v.shape[1]))
+        intercepts = v.sum(axis=0)
         if len(self.kept):
-            table = v.reshape(*shape, -1).T
-            every[self.kept] = own = self.transform @ table[self.constant :]
-            intercept = table[: self.constant].sum(axis=0) - self.means @ own
+            every[self.kept] = own = self.transform @ v[self.constant :]
+            intercepts = v[: self.constant].sum(axis=0) - self.means @ own
         ends = np.cumsum([term.width for term in self.terms])[:-1]
-        terms = tuple(
-            replace(term, coefficients=tuple(tuple(row) if shape else row for row in part.tolist()))
-            for term, part in zip(self.terms, np.split(every, ends), strict=True)
-        )
-        return terms, intercept if shape else float(intercept)
+        pairs = zip(self.terms, np.split(every, ends), strict=True)
+        return tuple(term.with_coefficients(part) for term, part in pairs), intercepts
 
-    def start(self, terms: Sequence[CovariateTerm], intercept: Any) -> Floats:
+    def start(self, terms: Sequence[CovariateTerm], intercepts: Floats) -> Floats:
         """The inverse of :meth:`in_units`; zeros for columns that the terms lack."""
-        pairs = (zip(term.columns, term.coefficients, strict=True) for term in terms)
-        known: dict[str, Any] = dict(itertools.chain.from_iterable(pairs))
-        zero = np.zeros(np.shape(intercept))
-        own = np.array([known.get(name, zero) for name in self.names])
+        K = len(intercepts)
+        if not len(self.kept):
+            return intercepts[None, :]
+        pairs = (zip(term.columns, term.by_output(K), strict=True) for term in terms)
+        known = dict(itertools.chain.from_iterable(pairs))
+        own = np.array([known.get(name, np.zeros(K)) for name in self.names])
         v = np.linalg.solve(self.transform, own)
         if self.constant:
-            v = np.concatenate([[intercept + self.means @ own], v])
-        return np.asarray(v.T.ravel())
+            v = np.concatenate([[intercepts + self.means @ own], v])
+        return np.asarray(v)
 
 
 @one_blas_thread()

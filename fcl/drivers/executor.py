@@ -21,7 +21,7 @@ from fcl.clock import Clock
 from fcl.data import DataSet
 from fcl.drivers.events import Event, PassDone, Prepared, StepProgress, Validated
 from fcl.drivers.job import Job
-from fcl.drivers.kinds import OUTPUTS, kinds_of
+from fcl.drivers.kinds import kinds_of
 from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Progress
 from fcl.drivers.train import train
@@ -225,7 +225,7 @@ class Needs:
     @classmethod
     def of(cls, job: Job) -> Needs:
         """The needs of a job, and of others over parts of its rows."""
-        kinds = kinds_of(job.family)
+        kinds = kinds_of(job.family, job.n_outputs)
         plan, threads, lanes = job.plan, job.options.threads or 1, 1
         entries = job.train.n * job.family.n_features
         if job.options.driver == "inline" and entries >= LEAST_ENTRIES:
@@ -237,7 +237,6 @@ class Needs:
                 if INTERPRETER + (lanes + 1) * each > plan.budget:
                     break
                 lanes += 1
-        kinds = kinds if job.n_outputs == 1 else (*kinds, OUTPUTS)
         return cls(plan.total, kinds, lanes, threads)
 
 

@@ -18,9 +18,10 @@ from fcl.model.columns import record_of
 from fcl.model.covariates import CovariateTerm
 from fcl.model.history import History
 from fcl.model.model import Model
+from fcl.model.shapes import public
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
-from fcl.types import Ids
+from fcl.types import Floats, Ids
 
 #: Maximum number of characters of a feature's description in a model.
 MOST_NAME = 1000
@@ -30,19 +31,25 @@ def in_solver_units(family: Family, point: Point) -> Point:
     """A point in the user's units as one of a family whose features are measured, if it needs that."""
     sd = deviations(family, point.ids)
     kept = np.isfinite(sd)  # a feature that is constant on these rows has no weight
-    ids, weights = point.ids[kept], point.weights[kept]
-    at = centres(family, ids)
-    intercept, free = point.intercept, point.covariates.copy()
+    ids, weights = point.ids[kept], point.weights_by_output[kept]
+    at, free = centres(family, ids), point.free_by_output.copy()
     if at.any():  # the intercepts of the centred columns
-        if weights.ndim > 1:
-            own = slice(None, None, len(free) // weights.shape[1])  # of the constant
-            pairs = zip(free[own], weights.T, strict=True)
-            free[own] = [unfolded(b, 0.0, w, at) for b, w in pairs]
-        elif len(free):
-            free[0] = unfolded(float(free[0]), 0.0, weights, at)
-        else:
-            intercept = unfolded(intercept, 0.0, weights, at)
-    return Point.make(ids, (weights.T * sd[kept]).T, intercept, free)
+        pairs = zip(free[0].tolist(), weights.T, strict=True)
+        free[0] = [unfolded(b, 0.0, w, at) for b, w in pairs]
+    return Point.of_outputs(ids, weights * sd[kept][:, None], free, bool(len(point.covariates)))
+
+
+def point_of(
+    job: Job,
+    ids: Ids,
+    weights: Floats,
+    intercepts: Floats,
+    terms: Sequence[CovariateTerm] = (),
+) -> Point:
+    """A point of a job from weights (k, K), intercepts (K,) and covariates, all in the user's units."""
+    own = intercepts - job.intercept_shift if job.options.intercept else np.zeros(job.n_outputs)
+    free = own[None, :] if job.design is None else job.design.start(terms, own)
+    return Point.of_outputs(ids, weights, free, job.train.covariates is not None)
 
 
 def model_at(
@@ -57,7 +64,7 @@ def model_at(
 ) -> Model:
     """The model of a job at a point in the solver's units; counts the support in another pass."""
     options = job.options
-    terms, intercept, rest = free_in_units(job, point)
+    terms, intercepts, rests = free_in_units(job, point)
     sd = deviations(job.family, point.ids)
     family, at = plain(uncentred(job.family)), centres(job.family, point.ids)
     data = job.train.data
@@ -66,7 +73,7 @@ def model_at(
         ids=point.ids,
         weights=(point.weights.T / sd).T,
         support=passes.counts(point.ids),
-        intercept=intercept,
+        intercept=public(intercepts),
         covariates=terms,
         loss=job.loss.text,
         C=options.C,
@@ -81,27 +88,24 @@ def model_at(
         feature_names=feature_names(family, point.ids, data.column_names),
         column_record=record_of(job.family, point.ids, data.column_record),
         centres={j: c for j, c in zip(point.ids.tolist(), at.tolist(), strict=True) if c},
-        intercept_rest=rest,
+        intercept_rest=public(rests),
     )
 
 
-def free_in_units(job: Job, point: Point) -> tuple[tuple[CovariateTerm, ...], Any, Any]:
-    """The covariates with their coefficients, and the intercept (or K of them), of a point.
+def free_in_units(job: Job, point: Point) -> tuple[tuple[CovariateTerm, ...], Floats, Floats]:
+    """The covariates with their coefficients, and the intercepts of a point, float64 (K,).
 
-    The intercept is the one of the plain columns; the third value is what float64 leaves out of it.
+    The intercepts are those of the plain columns; the third value is what float64 leaves out of them.
     """
     terms: tuple[CovariateTerm, ...] = ()
-    own: Any = point.covariates if job.n_outputs > 1 else point.intercept
+    own = point.free_by_output.sum(axis=0)
     if job.design is not None:
-        terms, intercept = job.design.in_units(point.covariates, point.weights.shape[1:])
-        own = own if job.train.covariates is None else intercept
+        terms, own = job.design.in_units(point.free_by_output)
     found = own + job.intercept_shift
     at = centres(job.family, point.ids)
     if not at.any():
-        return terms, found, np.zeros_like(found) if job.n_outputs > 1 else 0.0
-    weights = (point.weights.T / deviations(job.family, point.ids)).T
-    if job.n_outputs == 1:
-        return terms, *folded(float(found), weights, at)
+        return terms, found, np.zeros_like(found)
+    weights = point.weights_by_output / deviations(job.family, point.ids)[:, None]
     pairs = [folded(b, w, at) for b, w in zip(found.tolist(), weights.T, strict=True)]
     intercepts, rests = np.array(pairs).T
     return terms, intercepts, rests

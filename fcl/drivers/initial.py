@@ -114,13 +114,12 @@ def _difference(before: Any, now: Any, name: str = "") -> str:
 
 
 def in_units_of(family: Family, model: Model) -> Floats:
-    """The weights of a model, float64 (k,) or (k, K), in the units of a family of the same features.
+    """The weights of a model, float64 (k, K), in the units of a family of the same features.
 
     Products divide the columns of different rows by different numbers.
     """
     ratio = divided_by(family, model.ids) / divided_by(model.family, model.ids)
-    weights: Floats = model.weights * (ratio if model.weights.ndim == 1 else ratio[:, None])
-    return weights
+    return model.weights_by_output * ratio[:, None]
 
 
 def online_start(job: OnlineJob, model: Model) -> Point:
@@ -129,7 +128,7 @@ def online_start(job: OnlineJob, model: Model) -> Point:
     Raises InputError if the model has other features, labels, or several outputs.
     """
     model = fitting(model, job.family, job.train.data)
-    if model.n_outputs != 1:
+    if model.n_outputs > 1:
         raise InputError(
             f"initial: expected a model of one output, got one of {model.n_outputs}; leave it out"
         )
@@ -138,7 +137,7 @@ def online_start(job: OnlineJob, model: Model) -> Point:
         raise InputError(
             f"initial: expected a model of {_words(mine)}, got one of {_words(others)}; leave it out"
         )
-    return model.ids, in_units_of(job.family, model), model.intercept
+    return model.ids, in_units_of(job.family, model)[:, 0], model.intercept
 
 
 def _words(labels: object) -> str:

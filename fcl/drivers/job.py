@@ -26,16 +26,11 @@ from fcl.drivers.rows import (
     Rows,
     centred,
     check_data_set,
-    encode_outputs,
-    encode_targets,
-    has_several_outputs,
     held_out_rows,
     select_rows,
-    select_valid_outputs,
-    select_valid_rows,
     weighted_by_class,
-    weighted_by_code,
 )
+from fcl.drivers.targets import encode_targets, select_valid_rows
 from fcl.errors import BudgetError, InputError
 from fcl.features import (
     Family,
@@ -80,8 +75,8 @@ class Job:
     labels: tuple[Any, ...] | None
     sum_weights: float  #: of the training rows, before class weights
     #: The intercept in the user's units minus the intercept of ``train``, whose rows are centred
-    #: (:func:`fcl.drivers.rows.centred`). With several targets, float64 (m,).
-    intercept_shift: Any
+    #: (:func:`fcl.drivers.rows.centred`), float64 (1,) or (K,).
+    intercept_shift: Floats
     plan: Plan
     design: Design | None = None  #: of the covariates
     n_outputs: int = 1  #: classes or targets whose models share rows and features
@@ -121,7 +116,7 @@ class Job:
                 f"{self.wanted_writers}; raise memory for more",
                 stacklevel=3,
             )
-        if self.train.y.ndim > 1 and self.loss.classifies:
+        if self.train.target_columns > 1 and self.loss.classifies:
             data = self.train.data
             if text := constant_labels(self.train.y, data.target_name, data.target_columns):
                 warnings.warn(text, stacklevel=3)
@@ -263,23 +258,24 @@ def make_job(
             f"loss: expected one with a derivative everywhere, got {loss.name}; choose squared_hinge, or "
             "learn with fcl online (fcl.train_online), and certify its model"
         )
-    several = has_several_outputs(data, loss)
-    if options.group and not several:
+    targets = encode_targets(data, loss, "training")
+    y, labels, n_outputs = targets.y, targets.labels, targets.n_outputs
+    if options.group and n_outputs == 1:
         raise InputError(
             "group: expected several outputs, from the softmax loss or from several columns of "
             f"targets, got one output of the {loss.name} loss; leave group out: the penalty of one "
             "output is the same without it"
         )
-    y, labels = (encode_outputs if several else encode_targets)(data, loss, "training")
-    n_outputs = _count_outputs(data, loss, y, labels, options) if several else 1
+    if loss.couples:
+        check_class_count(n_outputs, data.n_rows, options.memory, options.group, data.target_name)
     held = None
     if options.valid_fraction is not None:
         held = held_out_rows(data.n_rows, options.valid_fraction, options.seed)
     train = select_rows(data, y, data.weights, None if held is None else ~held)
-    if loss.name == "softmax":
+    if loss.couples:
         assert labels is not None
         refuse_rare_classes(train.y, train.s, labels, data.target_name)
-    elif not several:
+    elif n_outputs == 1:
         loss.check_training(train.y, data.target_name)
     with within(options.memory):  # rows are read before the plan
         family = _bound(spec, train, resumed)
@@ -294,11 +290,7 @@ def make_job(
         valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
     elif valid is not None:
         valid = _matched_valid(valid, data, family)
-        valid_rows = (
-            select_valid_outputs(valid, loss, labels, n_outputs)
-            if several
-            else select_valid_rows(valid, loss, labels)
-        )
+        valid_rows = select_valid_rows(valid, loss, targets)
     sum_weights = float(train.s.sum())
     design = None
     if data.covariates:
@@ -309,17 +301,15 @@ def make_job(
             valid_rows = valid_rows and valid_rows.with_covariates(design)
     C, alpha = resolve_C(options.C, options.alpha, sum_weights)
     (train, valid_rows), intercept_shift = centred(loss, train, valid_rows, options.intercept)
-    if several and loss.name != "softmax" and options.class_weight is not None:
+    if train.target_columns > 1 and options.class_weight is not None:
         raise InputError(
             "class_weight: expected none with several columns of targets, whose rows are not of one "
             "class; give each row a weight (weights, --weights)"
         )
     limits = resolved(options.limits, family, options, n_outputs, train.data.column_names)
     by_class = check_class_weight(options.class_weight, labels)
-    if by_class is not None and several:
-        train = weighted_by_code(train, by_class, n_outputs)
-    elif by_class is not None:
-        train = weighted_by_class(train, by_class)
+    if by_class is not None:
+        train = weighted_by_class(train, by_class, n_outputs)
 
     given, options = options, replace(options, driver=chosen_driver(options, family, train.n))
     options = replace(
@@ -363,20 +353,10 @@ def make_job(
     )
 
 
-def _count_outputs(
-    data: DataSet, loss: Loss, y: Floats, labels: tuple[Any, ...] | None, options: TrainOptions
-) -> int:
-    """The number of outputs; InputError for more classes than there is memory for."""
-    if loss.name != "softmax" or labels is None:
-        return len(y)
-    check_class_count(len(labels), data.n_rows, options.memory, options.group, data.target_name)
-    return len(labels)
-
-
 def _check_free(n_outputs: int, design: Design, loss: Loss, options: TrainOptions) -> None:
     """Raise InputError for more unpenalised coefficients than are fitted together."""
     together = n_outputs * (len(design.kept) + design.constant)
-    if n_outputs > 1 and (loss.couples or options.group) and together > MOST_FREE:
+    if (loss.couples or options.group) and together > MOST_FREE:
         raise InputError(
             f"covariates: expected at most {MOST_FREE:,} coefficients that are fitted together, got "
             f"{together:,}: {len(design.kept)} columns{' and an intercept' * design.constant} for each "
@@ -485,7 +465,7 @@ def _sizes(
         // train.n,
         n_outputs=n_outputs,
         remote=options.driver == "dask",
-        coupled=n_outputs > 1 and (group or find_loss(options.loss).name == "softmax"),
+        coupled=group or find_loss(options.loss).couples,
         group=group,
         covariates=0 if train.covariates is None else train.covariates.shape[1],
     )

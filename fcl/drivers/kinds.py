@@ -32,12 +32,12 @@ KIND_SECONDS = {
 JOB_SECONDS = 15.0
 
 
-def kinds_of(family: Family) -> tuple[str, ...]:
-    """The kinds whose kernels a family calls."""
+def kinds_of(family: Family, n_outputs: int = 1) -> tuple[str, ...]:
+    """The kinds whose kernels a job of a family calls."""
     kinds = {_kind_of(name) for name in _names(family.to_config())}
     if family.row_kind == "sequences":
         kinds.add("sequences")  # generated families, too, read sequences with these kernels
-    return tuple(sorted(kinds))
+    return *sorted(kinds), *[OUTPUTS] * (n_outputs > 1)
 
 
 def kinds_named(features: str) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def check_limits(limits: Limits, family: Family, options: TrainOptions, n_output
     """Raise InputError for limits that a job of these options cannot use."""
     if limits.unlimited:
         return
-    if n_outputs > 1 and (options.group or options.loss == "softmax"):
+    if options.group or options.loss == "softmax":
         raise InputError(
             "limits: expected one output, or several with separate losses and penalties, got "
             f"{'a group penalty' if options.group else 'the softmax loss'}; leave limits out"
@@ -99,11 +99,10 @@ def check_within(point: Point, limits: Limits, family: Family) -> None:
     """Raise InputError for a point to certify that is outside of the limits."""
     if limits.unlimited:
         return
-    out = np.abs(limits.within(point.ids, point.weights) - point.weights) > 1e-9 * np.abs(
-        point.weights
-    )
-    if out.any():
-        at = np.flatnonzero(out if out.ndim == 1 else out.any(axis=1))[0]
+    weights = point.weights_by_output
+    beyond = np.abs(limits.within(point.ids, weights) - weights) > 1e-9 * np.abs(weights)
+    if beyond.any():
+        at = np.flatnonzero(beyond.any(axis=1))[0]
         raise InputError(
             f"limits: expected weights within them, got {shown(point.weights[at].tolist())} for "
             f"{family.describe(int(point.ids[at]))}; certify the model without limits, or with wider ones"

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from fcl.checks import shown
+from fcl.drivers.finished import point_of
 from fcl.drivers.job import Job
 from fcl.drivers.train import start_point
 from fcl.errors import InputError
@@ -168,10 +169,7 @@ class ModelToCertify:
                 f"intercept: {self.weights.source} has the intercept {known:g}, and the problem has "
                 "none; leave --no-intercept out"
             )
-        own = known - job.intercept_shift if job.options.intercept else 0.0
-        if job.design is None or job.train.covariates is None:
-            return Point.make(ids, values, own)
-        return Point.make(ids, values, 0.0, job.design.start((), own))
+        return point_of(job, ids, values[:, None], np.array([known]))
 
 
 def linear_model(model: Any, trusted: Collection[str] = (), namespace: str = "") -> ModelToCertify:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fcl.checks import flag, shown
 from fcl.drivers.bar import Progress
+from fcl.drivers.finished import point_of
 from fcl.drivers.initial import fitting, in_units_of
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
@@ -32,6 +33,7 @@ from fcl.files.same_job import JobFacts
 from fcl.model.certificate import Certificate
 from fcl.model.columns import record_of
 from fcl.model.model import Model
+from fcl.model.shapes import public
 from fcl.options import TRAINING, TrainOptions
 from fcl.parallel import one_blas_thread
 from fcl.solve.run_state import RunState
@@ -369,9 +371,9 @@ def _check_savable(job: Job) -> None:
         Model(
             family=job.family,
             ids=np.empty(0, np.int64),
-            weights=np.empty(0 if job.n_outputs == 1 else (0, job.n_outputs)),
+            weights=public(np.empty((0, job.n_outputs))),
             support=np.empty(0, np.int64),
-            intercept=0.0 if job.n_outputs == 1 else np.zeros(job.n_outputs),
+            intercept=public(np.zeros(job.n_outputs)),
             loss=job.loss.text,
             C=job.options.C,
             alpha=job.options.alpha,
@@ -399,15 +401,7 @@ def start_point(job: Job, model: Model) -> Point:
         )
     if job.n_outputs > 1:
         _check_initial_outputs(job, model)
-        b = (model.intercepts - job.intercept_shift) * job.options.intercept
-        if job.design is not None and job.train.covariates is not None:
-            b = job.design.start(model.covariates, b)
-        return Point.make(model.ids, weights, 0.0, b)
-    intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
-    if job.design is None or job.train.covariates is None:
-        return Point.make(model.ids, weights, intercept)
-    v = job.design.start(model.covariates, intercept)
-    return Point.make(model.ids, weights, 0.0, v)
+    return point_of(job, model.ids, weights, model.intercepts, model.covariates)
 
 
 def _check_initial_outputs(job: Job, model: Model) -> None:

@@ -87,12 +87,13 @@ class FittedPredictor(RowEstimator):
         scorers = [model.scorer() for model in models]
         margins = np.empty((data.n_rows, sum(model.n_outputs for model in models)))
         for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
-            margins[start:stop] = np.column_stack([margins_of(block) for margins_of in scorers])
-        if models[0].n_outputs > 1:
-            return margins if added[0] is None else margins + added[0]
-        for k, more in enumerate(added):
+            margins[start:stop] = np.hstack([margins_of(block) for margins_of in scorers])
+        first = 0
+        for model, more in zip(models, added, strict=True):
+            last = first + model.n_outputs
             if more is not None:
-                margins[:, k] += more
+                margins[:, first:last] += more
+            first = last
         return margins
 
     def _column_names(self) -> list[str] | None:

@@ -20,6 +20,7 @@ from fcl.estimators.base import Estimator, FittedPredictor, MetricScorer, Proble
 from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import ClassParameters, FitParameters, GroupParameters
 from fcl.estimators.rows import Training
+from fcl.model.shapes import public
 from fcl.objective import find_loss
 
 
@@ -73,8 +74,7 @@ class ClassPredictor(FittedPredictor):
     def multilabel_(self) -> bool:
         """Whether the estimator was fitted to several labels, of which a row has any number."""
         check_is_fitted(self)
-        task = self.models_[0].task
-        return task is not None and task.noun == "label"
+        return self.models_[0].noun == "label"
 
     def decision_function(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """Margins of the rows; X, offset and covariates as in ``fit``.
@@ -85,8 +85,8 @@ class ClassPredictor(FittedPredictor):
             With two classes (n,), above 0 for ``classes_[1]``; otherwise a column per class, or per
             label, above 0 if the row has it.
         """
-        margins = self._margins(X, offset, covariates)
-        return margins[:, 0] if margins.shape[1] == 1 else margins
+        margins: np.ndarray = public(self._margins(X, offset, covariates))
+        return margins
 
     def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """The class of each row, (n,), or 0 or 1 for each label, int64 (n, n_labels).

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from fcl.data import regression_target
-from fcl.data.outputs import number_columns
+from fcl.data.outputs import n_target_columns, number_columns
 from fcl.estimators.base import Estimator, MetricScorer, Problems
 from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import FitParameters, GroupParameters, RegressionParameters
 from fcl.estimators.rows import Training
+from fcl.model.shapes import public
 
 if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
@@ -31,13 +31,13 @@ class Regressor(RegressionParameters, MetricScorer, RegressorMixin, Estimator): 
         self, training: Training, options: dict[str, Any], choice: Given | Search
     ) -> Problems:
         self._check_outputs(training, choice)
-        name, several = training.data.target_name, training.target.ndim == 2
-        target = (number_columns if several else regression_target)(training.target, name)
-        if not several and "group" in options:
+        name, n_targets = training.data.target_name, n_target_columns(training.target)
+        target = public(number_columns(training.target, name))
+        if n_targets == 1 and "group" in options:
             options["group"] = False  # the norm of one weight is its size
-        text = f"{target.shape[1]} targets together" if several else f"target {name}"
+        text = f"target {name}" if n_targets == 1 else f"{n_targets} targets together"
         before: Model | None = getattr(self, "model_", None) if self.warm_start else None
-        if before is not None and before.n_outputs != (target.shape[1] if several else 1):
+        if before is not None and before.n_outputs != n_targets:
             before = None
         return Problems([target], [text], training.weights, [before])
 
@@ -50,7 +50,7 @@ class Regressor(RegressionParameters, MetricScorer, RegressorMixin, Estimator): 
     def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> Any:
         """Expected targets, float64 (n,) or (n, targets); X, offset and covariates as in ``fit``."""
         margins = self._margins(X, offset, covariates)
-        return self._loss().mean(margins[:, 0] if margins.shape[1] == 1 else margins)
+        return self._loss().mean(public(margins))
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)

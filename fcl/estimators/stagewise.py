@@ -21,6 +21,7 @@ from fcl.estimators.rows import (
     resolve_features,
 )
 from fcl.features import Spec
+from fcl.model.shapes import public
 from fcl.options.stagewise import SETTINGS
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
@@ -184,8 +185,8 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
 
     def _set_outputs(self, training: Training) -> None:
         self.multilabel_ = self.model_.noun == "label"
-        several = np.arange(self.model_.n_outputs)
-        self.classes_ = several if self.multilabel_ else np.unique(training.weighted_target)
+        numbers = np.arange(self.model_.n_outputs)
+        self.classes_ = numbers if self.multilabel_ else np.unique(training.weighted_target)
 
     def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
         """Margins, float64 (n, n_classes); with two classes (n,), above 0 for ``classes_[1]``."""
@@ -227,13 +228,10 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
 
     _classifies = False
 
-    def _set_outputs(self, training: Training) -> None:
-        self._is_single = training.target.ndim == 1
-
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Expected targets, float64 (n,) or (n, targets), as in :meth:`fit`."""
         margins = self._margins(X, offset)
-        return margins[:, 0] if self._is_single else margins
+        return np.asarray(public(margins))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

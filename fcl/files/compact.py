@@ -107,7 +107,7 @@ def round_weights(weights: Floats, ids: Ids, m: int, rounding: str, seed: int) -
             column, math.ldexp(1.0, m), seed, k, own, rounding == "nearest", steps[k]
         )
     out = np.ldexp(steps.astype(np.float64), -m)
-    return out[0] if weights.ndim == 1 else np.ascontiguousarray(out.T)
+    return np.ascontiguousarray(out.T).reshape(weights.shape)
 
 
 def _check_range(weights: Floats, m: int) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.checks import shortened, shown
+from fcl.data import DataSet, open_data
 from fcl.data.column_map import ColumnMap, columns_of, mapped_rows
 from fcl.data.columns import (
     ColumnRecord,
@@ -24,6 +25,7 @@ from fcl.data.columns import (
     kept_name,
     whole_number,
 )
+from fcl.data.frame import is_frame
 from fcl.errors import InputError
 from fcl.model.variants import (
     found_by_place,
@@ -35,7 +37,6 @@ from fcl.model.variants import (
 from fcl.units import counted
 
 if TYPE_CHECKING:
-    from fcl.data import DataSet
     from fcl.features.base import Family
 
 #: commands show its notes, unless they are to be quiet
@@ -427,6 +428,20 @@ def _fewer_digits(wanted: ColumnRecord, given: ColumnRecord) -> str:
         "the numbers were stored as float32, and the training data as float64, since they need more "
         "digits; convert the files with --like TRAIN.zarr"
     )
+
+
+def open_matched(
+    data: DataSet | Any, wanted: ColumnRecord, width: int, offset: Any, covariates: Any
+) -> DataSet:
+    """Open rows with offset and covariates, and match their columns as :func:`matched` does.
+
+    data : a data set, or a source for :func:`fcl.open_data`.
+    """
+    if isinstance(data, DataSet):
+        return matched(data.with_added(offset, covariates), wanted, width)
+    if wanted.names is not None and is_frame(data):
+        data = select_columns(data, wanted, (offset, covariates))
+    return matched(open_data(data, y=None, offset=offset, covariates=covariates), wanted, width)
 
 
 def select_columns(frame: Any, wanted: ColumnRecord, more: Iterable[Any]) -> Any:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fcl.data.covariates import CovariateArray
 from fcl.errors import InputError
+from fcl.model.shapes import public
 from fcl.types import Floats
 from fcl.units import counted
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Maximum columns of all covariates together: the trainer holds them densely.
 MOST_COLUMNS = 256
@@ -54,10 +51,21 @@ class CovariateTerm:
             return [f"{self.name}={level}" for level in self.levels[1:]]
         return [self.name] if self.width == 1 else [f"{self.name}[{k}]" for k in range(self.width)]
 
+    def by_output(self, n_outputs: int) -> Floats:
+        """The coefficients as a table with a column for each output, float64 (width, K)."""
+        return np.reshape(self.coefficients, (self.width, n_outputs)).astype(np.float64, copy=False)
+
+    def with_coefficients(self, values: Floats) -> CovariateTerm:
+        """The same term with other coefficients, float64 (width, K)."""
+        rows = public(values).tolist()
+        return replace(
+            self, coefficients=tuple(tuple(row) if isinstance(row, list) else row for row in rows)
+        )
+
     def listed(self, outputs: Sequence[Any]) -> Iterator[tuple[str, Any, float]]:
         """Name of a column, output and coefficient; the outputs of a column follow each other."""
-        for name, values in zip(self.columns, self.coefficients, strict=True):
-            for output, value in zip(outputs, np.atleast_1d(values).tolist(), strict=True):
+        for name, values in zip(self.columns, self.by_output(len(outputs)).tolist(), strict=True):
+            for output, value in zip(outputs, values, strict=True):
                 yield name, output, value
 
     def check(self, shape: tuple[int, ...]) -> None:
@@ -164,17 +172,15 @@ def covariate_margins(
     terms: Sequence[CovariateTerm],
     arrays: Sequence[CovariateArray] | None,
     n_rows: int,
-    shape: tuple[int, ...],
+    n_outputs: int,
     where: str,
 ) -> Floats:
-    """What covariates add to the margins of all rows, float64 (n_rows, *shape).
-
-    shape : (K,) for K outputs, () for one.  where : names the data in messages.
+    """What covariates add to the margins of all rows, float64 (n_rows, K); ``where`` names the data.
 
     Raises InputError if the data lack an array, or an array differs in kind from the training data.
     """
-    out = np.empty((n_rows, *shape))
-    v = np.concatenate([np.reshape(term.coefficients, (term.width, *shape)) for term in terms])
+    out = np.empty((n_rows, n_outputs))
+    v = np.concatenate([term.by_output(n_outputs) for term in terms])
     for rows, values in encoded_blocks(terms, arrays, where):
         out[rows] = values @ v
     return out

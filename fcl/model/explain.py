@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fcl.data import DataSet
     from fcl.data.base import RowReader
+    from fcl.model.prediction import PredictingModel
 
 #: Approximate bytes of the values of all features on one block of rows.
 BLOCK_BYTES = 32 << 20
@@ -30,36 +31,52 @@ MOST_SEARCHES = 16
 BUFFER_BYTES = 8 << 20
 
 
-class LinearModel(Protocol):
-    """What an explanation needs of a :class:`fcl.Model`."""
+@dataclass(frozen=True, eq=False)
+class ExplainedOutput:
+    """One output of a model, with the features that it uses.
 
-    @property
-    def family(self) -> Family:
-        """The family of the features."""
+    Attributes
+    ----------
+    model : fcl.Model
+    number : int
+        Of the output.
+    indices : int64 (k,)
+        The features with a weight in the output, among those of the model.
+    ids : int64 (k,)
+        Ids of these features, increasing.
+    weights : float64 (k,)
+        Their weights in the output.
+    intercept : float
+    """
 
-    @property
-    def ids(self) -> Ids:
-        """Ids of the features, increasing."""
+    model: PredictingModel
+    number: int
+    indices: npt.NDArray[np.intp]
+    ids: Ids
+    weights: Floats
+    intercept: float
 
-    @property
-    def weights(self) -> Floats:
-        """Their weights."""
+    @classmethod
+    def of(cls, model: PredictingModel, output: Any = None) -> ExplainedOutput:
+        """The output of a label, None for a single output; raises InputError for an unknown one."""
+        number = model.output_number(output)
+        weights = model.weights_by_output[:, number]
+        own = np.flatnonzero(weights)
+        return cls(
+            model, number, own, model.ids[own], weights[own], float(model.intercepts[number])
+        )
 
-    @property
-    def intercept(self) -> float:
-        """A part of every margin."""
-
-    def opened(self, data: DataSet) -> DataSet:
-        """The rows, with each column that the features read at its position."""
-
-    def require_offset(self, data: DataSet) -> None:
-        """Raise InputError if the rows lack an offset that the model needs."""
-
-    def covariate_margins(self, data: DataSet) -> Floats | None:
-        """What covariates add to the margins, float64 (n,); None without covariates."""
+    def added(self, data: DataSet) -> tuple[Floats, Floats]:
+        """The offsets of opened rows, and what covariates add, each float64 (n,)."""
+        self.model.require_offset(data)
+        parts = self.model.offsets(data), self.model.covariate_margins(data)
+        zeros = np.zeros(data.n_rows)
+        offset, covariates = (zeros if p is None else p[:, self.number] for p in parts)
+        return offset, covariates
 
     def feature_text(self, index: int) -> str:
         """The description of a feature, by its index in ``ids``."""
+        return self.model.feature_text(int(self.indices[index]))
 
 
 class Contribution(NamedTuple):
@@ -90,8 +107,8 @@ class Explanation:
 
     Attributes
     ----------
-    model : LinearModel
-        Such as the :class:`fcl.Model`.
+    model : ExplainedOutput
+        The output, with ``ids``, ``weights`` and ``feature_text`` of its features.
     margins : float64 (n,)
     offset : float64 (n,)
         Offsets of the rows; zeros without offsets.
@@ -105,7 +122,7 @@ class Explanation:
         Sum of the contributions of all other features.
     """
 
-    model: LinearModel
+    model: ExplainedOutput
     margins: Floats
     offset: Floats
     covariates: Floats
@@ -157,29 +174,29 @@ class Explanation:
 
 
 def iter_explanations(
-    model: LinearModel, data: DataSet, top: int | None, keep: npt.NDArray[np.bool_] | None = None
+    output: ExplainedOutput,
+    data: DataSet,
+    top: int | None,
+    keep: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[Explanation]:
     """Explain the rows of a data set in order, one block at a time.
 
     Parameters
     ----------
-    model : LinearModel
+    output : ExplainedOutput
     data : DataSet
     top : int or None
         As for :meth:`fcl.Model.explain`.
     keep : bool (n,), optional
         Rows to explain; None: all.
     """
-    data = model.opened(data)
-    model.require_offset(data)
-    parts = data.offset, model.covariate_margins(data)
-    own = (np.zeros(data.n_rows) if part is None else part for part in parts)
-    offset, covariates = (part if keep is None else part[keep] for part in own)
-    return explain_rows(model, data.rows, offset, top, keep, covariates)
+    data = output.model.opened(data)
+    offset, covariates = (part if keep is None else part[keep] for part in output.added(data))
+    return explain_rows(output, data.rows, offset, top, keep, covariates)
 
 
 def explain_rows(
-    model: LinearModel,
+    output: ExplainedOutput,
     rows: RowReader,
     offset: Floats,
     top: int | None,
@@ -188,22 +205,22 @@ def explain_rows(
 ) -> Iterator[Explanation]:
     """As :func:`iter_explanations`, for a reader of rows, and what is added to the kept rows."""
     covariates = np.zeros(len(offset)) if covariates is None else covariates
-    k = len(model.ids)
+    k = len(output.ids)
     top = k if top is None else min(whole("top", top, 1), k)
-    for start, stop, values in iter_values(model.family, model.ids, rows, keep):
+    for start, stop, values in iter_values(output.model.family, output.ids, rows, keep):
         some = slice(start, stop)
-        yield _explain(model, values * model.weights, offset[some], covariates[some], top)
+        yield _explain(output, values * output.weights, offset[some], covariates[some], top)
 
 
 def _explain(
-    model: LinearModel, contributions: Floats, offset: Floats, covariates: Floats, top: int
+    output: ExplainedOutput, contributions: Floats, offset: Floats, covariates: Floats, top: int
 ) -> Explanation:
-    margins = contributions.sum(axis=1) + model.intercept + offset + covariates
+    margins = contributions.sum(axis=1) + output.intercept + offset + covariates
     order = _largest(np.abs(contributions), top)
     largest = np.take_along_axis(contributions, order, axis=1)
     np.put_along_axis(contributions, order, 0.0, axis=1)
     others = contributions.sum(axis=1)
-    return Explanation(model, margins, offset, covariates, order, largest, others)
+    return Explanation(output, margins, offset, covariates, order, largest, others)
 
 
 def _largest(sizes: Floats, top: int) -> npt.NDArray[np.int64]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fcl.checks import shortened, shown
+from fcl.checks import shortened
 from fcl.facts import (
     LISTED_OUTPUTS,
     LONGEST_FACT,
@@ -23,7 +23,6 @@ from fcl.features.base import is_sampled
 from fcl.files.model import FORMAT, file_version
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.history import History
-from fcl.model.multi_output import output_texts
 from fcl.objective import stored_penalty
 from fcl.units import counted, format_share
 
@@ -41,8 +40,7 @@ def model_facts(model: Model) -> list[Fact]:
     if is_sampled(model.family):
         size = "sampled from an unlimited number"
     version = file_version(model.covariates, model.intercept, model.encoding)
-    formula = (model.task or model.loss_object).formula
-    minimised = f"{penalty_text(model)}{_factors(model)} + C sum_i s_i {formula}"
+    minimised = f"{penalty_text(model)}{_factors(model)} + C sum_i s_i {model.task.formula}"
     facts = [
         Fact("file", f"{FORMAT} {version}, written by fcl {model.fcl_version} at {model.created}"),
         *_encoding_facts(model),
@@ -104,7 +102,7 @@ def intercept_fact(model: Model) -> Fact:
     values = model.intercepts.tolist()
     if model.n_outputs == 1:
         return Fact("intercept", f"{values[0]:.10g}", values[0])
-    pairs = zip(output_texts(model.labels, model.n_outputs), values, strict=True)
+    pairs = zip(model.output_labels, values, strict=True)
     texts = [f"{whole(label)} {b:.6g}" for label, b in islice(pairs, LISTED_OUTPUTS)]
     more = ", ..." * (model.n_outputs > LISTED_OUTPUTS)
     return Fact("intercept", ", ".join(texts) + more, values)
@@ -112,14 +110,7 @@ def intercept_fact(model: Model) -> Fact:
 
 def labels_fact(model: Model) -> Fact:
     """The labels of the outputs, with class weights."""
-    text = "none (regression)"
-    if model.n_outputs > 1:
-        noun = "output" if model.task is None else model.task.noun
-        names = [shown(whole(label)) for label in model.labels or ()][:LISTED_OUTPUTS]
-        text = f"{model.n_outputs:,} ({noun} each)" + f": {', '.join(names)}" * bool(names)
-    elif model.labels is not None:
-        low, high = (shown(whole(label)) for label in model.labels)
-        text = f"{low} is -1, {high} is +1"
+    text = model.task.labels_text(model.labels, model.n_outputs)
     weights = class_weight_text(model.options.get("class_weight"))
     return Fact("labels", f"{text}, {weights}" if weights else text)
 

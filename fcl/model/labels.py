@@ -43,7 +43,7 @@ def encoded_target(
     InputError
         A label that the model does not know, a number that is not finite, or another number of columns.
     """
-    if model.n_outputs > 1 and model.noun == "label":
+    if model.noun == "label":
         return np.ascontiguousarray(encode_multilabel(values, name, model.n_outputs).T)
     if model.n_outputs > 1 and model.noun == "target":
         return number_columns(values, name, model.n_outputs, rows)

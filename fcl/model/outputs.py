@@ -50,10 +50,17 @@ def label_text(label: Any) -> str:
 
 
 def output_names(model: Predictor) -> list[str]:
-    """The label or name of each of several outputs, or its number from 0 if they have no names."""
+    """The label or name of each output, or its number from 0 without names; "" of a single output."""
+    if model.n_outputs == 1:
+        return [""]
     if model.labels is not None:
         return [label_text(label) for label in model.labels]
     return [str(number) for number in range(model.n_outputs)]
+
+
+def column_heads(word: str, model: Predictor) -> tuple[str, ...]:
+    """The heads of a column for each output: the word, with the name of the output if it has one."""
+    return tuple(f"{word}_{name}" if name else word for name in output_names(model))
 
 
 def scores_of(model: Predictor, kind: str) -> Scores:
@@ -73,10 +80,7 @@ def scores_of(model: Predictor, kind: str) -> Scores:
         raise InputError(f'kind must be "margin", "probability" or "mean", got {kind!r}')
     if kind == "probability":
         model.require_probability()
-    names: tuple[str, ...] = (kind,)
-    if model.n_outputs > 1:
-        names = tuple(f"{kind}_{name}" for name in output_names(model))
-    scores = Scores(kind, names, np.asarray if kind == "margin" else model.mean)
+    scores = Scores(kind, column_heads(kind, model), np.asarray if kind == "margin" else model.mean)
     scores.of(np.zeros(scores.shape(0)))  # a loss without a mean raises InputError
     return scores
 
@@ -90,7 +94,7 @@ def table_scores(model: Predictor) -> list[Scores]:
     found = [scores_of(model, "margin")]
     if model.mean_name:
         found.append(scores_of(model, model.mean_name))
-    if model.n_outputs > 1 and model.noun == "class":
-        labels = np.array(output_names(model))
+    labels = np.array(output_names(model))
+    if len(labels) > 1 and model.noun == "class":
         found.insert(0, Scores("predicted", ("predicted",), lambda m: labels[m.argmax(axis=1)]))
     return found

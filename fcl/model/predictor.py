@@ -95,7 +95,10 @@ class Predictor(Protocol):
         """Open rows, with each column at its position in the training rows."""
 
     def added_margins(self, data: DataSet) -> Floats | None:
-        """What offset and covariates add to the margins; raises InputError if they are missing."""
+        """What offset and covariates add to the margins, float64 (n, K); None for zeros.
+
+        Raises InputError if they are missing.
+        """
 
     def iter_margins(
         self,
@@ -145,4 +148,4 @@ class Predictor(Protocol):
         """Write the model file."""
 
     def scorer(self) -> Callable[[Any], Floats]:
-        """A function from a block of ``family.read_rows`` to its margins without added ones."""
+        """A function from a block of ``family.read_rows`` to its margins (n, K) without added ones."""

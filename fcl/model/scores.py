@@ -16,8 +16,8 @@ import numpy as np
 
 from fcl.errors import InputError
 from fcl.files.atomic import atomic_file, atomic_folder, check_output
-from fcl.model.model import BLOCK_ROWS
 from fcl.model.outputs import Scores, scores_of
+from fcl.model.prediction import BLOCK_MARGINS, BLOCK_ROWS
 from fcl.model.predictor import Predictor
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
 from fcl.store import Location, local_folder
@@ -32,8 +32,6 @@ OnMargins = Callable[[int, int, Floats], None]
 
 #: Numbers in a chunk of a Zarr output: 4 MiB.
 ZARR_CHUNK_NUMBERS = 1 << 19
-#: Margins of a block of rows: 32 MiB.
-BLOCK_MARGINS = 1 << 22
 
 
 def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Location:

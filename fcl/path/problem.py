@@ -114,7 +114,7 @@ def make_problem(
     if cv is not None:
         if job.valid is not None:
             raise InputError("give either valid, valid_fraction or cv, not two of them")
-        if job.train.y.ndim > 1:
+        if job.train.target_columns > 1:
             raise InputError(
                 f"cv: expected a single column of targets, got {job.n_outputs} in {data.target_name}; "
                 "validate on other rows (valid, valid_fraction), or cross-validate each column"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl.model.description import feature_sizes
 from fcl.model.explain import iter_values
 from fcl.model.labels import encoded_target
-from fcl.model.multi_output import feature_sizes
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats, Ids
 
@@ -59,7 +59,7 @@ class FeatureStats:
 
 def feature_stats(model: Model, data: DataSet) -> FeatureStats:
     """Measure the columns of the strongest features, on a sample of the rows of data with a target."""
-    weights = model.weights.reshape(-1, model.n_outputs)
+    weights = model.weights_by_output
     sizes = feature_sizes(weights, model.group)
     active = np.flatnonzero(sizes)
     strongest = np.argsort(-sizes[active], kind="stable")[:MOST_FEATURES]

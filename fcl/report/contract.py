@@ -92,7 +92,7 @@ class Context:
     @cached_property
     def weights(self) -> Floats:
         """The weights of the features of each output, float64 (k, K)."""
-        return self.model.weights.reshape(-1, self.model.n_outputs)
+        return self.model.weights_by_output
 
     @cached_property
     def motifs(self) -> list[Motif | None]:
@@ -108,10 +108,9 @@ class Context:
     def outputs(self) -> list[str]:
         """A heading for each output: its name, or its number after the noun."""
         model = self.predictor
-        if model.n_outputs == 1:
-            return [""]
         names = [name_text(name) for name in output_names(model)]
-        return names if model.labels is not None else [f"{model.noun} {name}" for name in names]
+        has_names = model.labels is not None or names == [""]
+        return names if has_names else [f"{model.noun} {name}" for name in names]
 
     @property
     def nouns(self) -> str:

@@ -126,11 +126,11 @@ def _predictions(
     for start, stop, block in family.read_rows(data.rows, most):
         margins = margins_of(block)
         if added is not None:
-            margins = margins + added[start:stop].reshape(margins.shape)
+            margins = margins + added[start:stop]
         weights = np.ones(stop - start) if data.weights is None else data.weights[start:stop]
         predictions.add(targets(start, stop), margins, weights)
         if letters is not None:
-            letters.add(block, margins.reshape(stop - start, -1), weights)
+            letters.add(block, margins, weights)
     return predictions.predictions(), None if letters is None else letters.effects()
 
 

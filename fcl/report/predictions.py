@@ -162,7 +162,7 @@ class PredictionSums:
         self._sizes: dict[str, float] = {}
 
     def add(self, y: Floats, margins: Floats, weights: Floats) -> None:
-        """Add the next rows: y from ``encoded_target``, margins (n, K) or (n,), weights (n,)."""
+        """Add the next rows: y from ``encoded_target``, margins (n, K), weights (n,)."""
         first, self._n_rows = self._n_rows, self._n_rows + len(y)
         counted = np.flatnonzero(weights > 0.0)
         if not len(counted):
@@ -171,7 +171,7 @@ class PredictionSums:
         if self._groups is not None:
             groups = self._groups.numbers(first, self._n_rows)[counted]
         y, weights = self._columns(y[counted]), weights[counted]
-        margins = margins[counted].reshape(len(y), -1)
+        margins = margins[counted]
         predicted = self._model.mean(margins) if self._model.mean_name else margins
         if len(self._centre) == 1:
             self._keep_extremes(first + counted, y[:, 0], margins[:, 0], predicted[:, 0])

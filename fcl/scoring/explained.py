@@ -7,7 +7,7 @@ from functools import cache
 
 from fcl.convert.contract import ConvertedRows
 from fcl.errors import InputError
-from fcl.model.explain import Explanation, LinearModel
+from fcl.model.explain import ExplainedOutput, Explanation
 from fcl.model.outputs import Scores
 from fcl.scoring.lines import TableLines
 from fcl.scoring.margins import BlockScorer
@@ -19,16 +19,16 @@ class ContributionCells:
 
     Parameters
     ----------
-    model : LinearModel
+    output : ExplainedOutput
     top : int
         Number of contributions.
     show : callable
         Formats the description of a feature for a cell.
     """
 
-    def __init__(self, model: LinearModel, top: int, show: Callable[[str], str]) -> None:
-        self._top = min(top, len(model.ids))
-        self._words = cache(lambda index: show(model.feature_text(index)))
+    def __init__(self, output: ExplainedOutput, top: int, show: Callable[[str], str]) -> None:
+        self._top = min(top, len(output.ids))
+        self._words = cache(lambda index: show(output.feature_text(index)))
 
     def names(self) -> list[str]:
         """The names of the columns."""
@@ -54,8 +54,7 @@ class ExplainedLines(TableLines):
 
     Parameters
     ----------
-    model : LinearModel
-        A model of one output, or one output of several.
+    output : ExplainedOutput
     scores : sequence of Scores
         Of the whole model.
     scorer : BlockScorer
@@ -66,7 +65,7 @@ class ExplainedLines(TableLines):
 
     def __init__(
         self,
-        model: LinearModel,
+        output: ExplainedOutput,
         scores: Sequence[Scores],
         scorer: BlockScorer,
         top: int,
@@ -78,18 +77,18 @@ class ExplainedLines(TableLines):
                 "--explain: the model has covariates, whose part is computed for DATA only; convert the "
                 "files with fcl convert"
             )
-        self._model, self._scorer, self._top = model, scorer, top
-        self._cells = ContributionCells(model, top, show)
+        self._output, self._scorer, self._top = output, scorer, top
+        self._cells = ContributionCells(output, top, show)
 
     def head(self, rows: ConvertedRows) -> bytes:
         names = "\t".join(["", "intercept", *self._cells.names()])
         return super().head(rows).removesuffix(b"\n") + names.encode() + b"\n"
 
     def lines(self, rows: ConvertedRows, margins: Floats) -> list[bytes]:
-        intercept = f"{self._model.intercept:.17g}"
+        intercept = f"{self._output.intercept:.17g}"
         cells = (
             "\t".join(["", intercept, *row])
-            for explained in self._scorer.explanations(self._model, rows.x, self._top)
+            for explained in self._scorer.explanations(self._output, rows.x, self._top)
             for row in self._cells.rows(explained)
         )
         lines = super().lines(rows, margins)

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from fcl import kernels
 from fcl.data import DataSet
-from fcl.drivers.rows import held_out_rows, select_rows, weighted_by_class, weighted_by_code
+from fcl.drivers.rows import held_out_rows, select_rows, weighted_by_class
 from fcl.errors import InputError
 from fcl.files.compact import Encoding, refuse_compact, round_weights
 from fcl.model import Certificate, Model
@@ -21,6 +21,7 @@ from fcl.model.explain import iter_values
 from fcl.model.history import History
 from fcl.model.labels import encoded_target
 from fcl.objective import Penalty, stored_penalty
+from fcl.solve.state import is_active
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.compact import compacted_stagewise, feature_squares, training_weights
 from fcl.stagewise.model import StagewiseModel
@@ -146,10 +147,8 @@ class ModelJudge(Judge):
             keep = ~held_out_rows(data.n_rows, float(share), int(options["seed"]))
         rows = select_rows(data, self.y.T, data.weights, keep)
         by_class = options.get("class_weight")
-        if by_class is not None and model.n_outputs > 1:
-            rows = weighted_by_code(rows, by_class, model.n_outputs)
-        elif by_class is not None:
-            rows = weighted_by_class(rows, by_class)
+        if by_class is not None:
+            rows = weighted_by_class(rows, by_class, model.n_outputs)
         own = np.zeros(data.n_rows)
         own[slice(None) if rows.keep is None else rows.keep] = rows.s
         return own
@@ -195,7 +194,7 @@ def _compacted(model: Model, encoding: Encoding, certificate: Certificate) -> Mo
     """
     refuse_compact(model.encoding, "model")
     weights = round_weights(model.weights, model.ids, encoding.m, encoding.rounding, encoding.seed)
-    kept = weights != 0.0 if weights.ndim == 1 else (weights != 0.0).any(axis=1)
+    kept = is_active(weights)
     names = model.feature_names
     if names is not None:
         names = [names[i] for i in np.flatnonzero(kept).tolist()]

@@ -15,7 +15,7 @@ from fcl.data.sparse import SparseRows, from_matrix
 from fcl.errors import InputError
 from fcl.model.columns import match
 from fcl.model.covariates import covariate_margins
-from fcl.model.explain import Explanation, LinearModel, explain_rows
+from fcl.model.explain import ExplainedOutput, Explanation, explain_rows
 from fcl.model.model import Model
 from fcl.model.outputs import scores_of
 from fcl.model.predictor import Predictor
@@ -99,11 +99,11 @@ class BlockScorer:
             self.ignored_entries += int((x.indices >= self._family.row_width).sum())
         margins = self.of_rows(self._reader(x))
         if self.model.covariate_names:
-            margins += self._added(len(x), obs or {}, name)
+            margins += self._added(len(x), obs or {}, name).reshape(margins.shape)
         return margins
 
     def _added(self, n_rows: int, obs: Mapping[str, Column], name: str) -> Floats:
-        """What covariates add to the margins, given what is known about the rows."""
+        """What covariates add to the margins (n, K), given what is known about the rows."""
         assert isinstance(self.model, Model)  # others have no covariates
         found = []
         for wanted in self.model.covariate_names:
@@ -119,18 +119,14 @@ class BlockScorer:
                 found.append(CovariateArray(wanted, column.codes, tuple(column.categories)))
             else:
                 found.append(CovariateArray(wanted, np.asarray(column, np.float64)[:, None]))
-        shape = self.model.weights.shape[1:]
-        return covariate_margins(self.model.covariates, found, n_rows, shape, name)
+        return covariate_margins(self.model.covariates, found, n_rows, self.model.n_outputs, name)
 
     def explanations(
-        self, model: LinearModel, x: np.ndarray | SparseRows, top: int
+        self, output: ExplainedOutput, x: np.ndarray | SparseRows, top: int
     ) -> Iterator[Explanation]:
-        """The `top` largest contributions to the margins of rows that were scored before.
-
-        model : the model of this scorer, of one output, or one output of it.
-        """
+        """The `top` largest contributions to an output of rows that were scored before."""
         if len(x):
-            yield from explain_rows(model, self._reader(x), np.zeros(len(x)), top)
+            yield from explain_rows(output, self._reader(x), np.zeros(len(x)), top)
 
     def of_rows(self, rows: RowReader) -> Floats:
         """Margins of rows like the training rows, as :meth:`margins` returns them."""

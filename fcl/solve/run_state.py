@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.arrays import of_outputs
 from fcl.solve.outer import Certified, OuterState
 from fcl.solve.sampling import LastStep, SampleState
 from fcl.solve.state import Point
@@ -126,7 +127,6 @@ def _get(
     if numbers.get(name) is None:
         return None
     v = arrays.get(f"{prefix}covariates", np.empty(0))
-    ids, weights = arrays[f"{prefix}ids"], arrays[f"{prefix}weights"]
-    if n_outputs > 1:
-        weights = weights.reshape(len(ids), n_outputs)
+    ids = arrays[f"{prefix}ids"]
+    weights = arrays[f"{prefix}weights"].reshape(len(ids), *of_outputs(n_outputs))
     return Point(ids, weights, numbers[name], v)

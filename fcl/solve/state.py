@@ -7,6 +7,7 @@ before. Certificates belong to anchors.
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,6 +54,28 @@ class Point:
         order = np.argsort(ids)
         v = np.empty(0) if covariates is None else covariates
         return cls(ids[order], weights[order], float(intercept), v)
+
+    @classmethod
+    def of_outputs(cls, ids: Ids, weights: Floats, free: Floats, has_covariates: bool) -> Point:
+        """Make a point from weights (k, K), and unpenalised coefficients (q, K) of each output.
+
+        has_covariates : whether these are coefficients of covariates, or else the intercepts alone.
+        """
+        if weights.shape[1] > 1:
+            return cls.make(ids, weights, 0.0, free.T.ravel())
+        if has_covariates:
+            return cls.make(ids, weights[:, 0], 0.0, free[:, 0])
+        return cls.make(ids, weights[:, 0], free.sum())
+
+    @property
+    def weights_by_output(self) -> Floats:
+        """The weights as a table with a column for each output, float64 (k, K)."""
+        return self.weights.reshape(len(self.ids), math.prod(self.weights.shape[1:]))
+
+    @property
+    def free_by_output(self) -> Floats:
+        """The unpenalised part as a table with a column for each output, float64 (q, K)."""
+        return self.free.reshape(math.prod(self.weights.shape[1:]), -1).T
 
     @classmethod
     def nothing(cls, outputs: tuple[int, ...], n_covariates: int = 0) -> Point:

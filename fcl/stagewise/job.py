@@ -11,7 +11,7 @@ import numpy as np
 from fcl.data.dataset import DataSet
 from fcl.data.outputs import n_target_columns, refuse_absent_classes
 from fcl.data.targets import check_class_weight
-from fcl.drivers.rows import Rows, check_data_set, weighted_by_code
+from fcl.drivers.rows import Rows, check_data_set, weighted_by_class
 from fcl.errors import InputError
 from fcl.features import Spec, bind_features, kept_features, parse_features
 from fcl.features.generator.family import GeneratedFamily
@@ -204,7 +204,7 @@ def _class_weighted(settings: Settings, rows: Rows, targets: Targets) -> tuple[S
     assert by_class is not None
     plain_pairs = by_class if isinstance(by_class, str) else [list(pair) for pair in by_class]
     settings = replace(settings, class_weight=plain_pairs)
-    return settings, weighted_by_code(rows, by_class, targets.width)
+    return settings, weighted_by_class(rows, by_class, targets.width)
 
 
 def _split(

@@ -10,10 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fcl.data import open_data
 from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
-from fcl.data.frame import is_frame
 from fcl.errors import InputError
 from fcl.facts import Fact
 from fcl.features.generator.family import GeneratedFamily
@@ -21,7 +19,8 @@ from fcl.files.bundle import installed_version, now
 from fcl.files.columns import record_to_header
 from fcl.files.compact import Encoding
 from fcl.files.stagewise import FORMAT
-from fcl.model.columns import matched, select_columns
+from fcl.model.columns import open_matched
+from fcl.model.shapes import public
 from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.calibration import calibrated
 from fcl.stagewise.certify import JointGap
@@ -178,13 +177,8 @@ class StagewiseModel:
 
         Raises InputError for a column that is missing, and for covariates.
         """
-        if not isinstance(data, DataSet):
-            if self.column_record.names is not None and is_frame(data):
-                data = select_columns(data, self.column_record, (offset, covariates))
-            data = open_data(data, y=None, offset=offset, covariates=covariates)
-        else:
-            data = data.with_added(offset, covariates)
-        return matched(data, self.column_record, self.family.row_width)
+        width = self.family.row_width
+        return open_matched(data, self.column_record, width, offset, covariates)
 
     def added_margins(self, data: DataSet) -> Floats | None:
         """The offsets of the rows, float64 (n, 1) or (n, K), or None.
@@ -331,7 +325,7 @@ class StagewiseModel:
             return np.asarray(self.labels)[margins.argmax(axis=1)]
         if self.noun == "label":
             return (self.mean(margins) > 0.5).astype(np.int64)
-        return margins[:, 0] if self.n_outputs == 1 else margins
+        return np.asarray(public(margins))
 
 
 def load_stagewise(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> StagewiseModel:

@@ -239,7 +239,7 @@ CLASSES = [
      r"data:pair has shape \(60, 2\); expected one value per row"),
     ("columns of validation", classes, "--y both --loss squared --valid valid",
      r"expected 2 columns of numbers, got shape \(60,\)"),
-    ("offset of two", classes, "--y two --offset pair", "one offset for each row"),
+    ("offset of two", classes, "--y two --offset pair", "offset for each row and output"),
     ("hole", classes, "--y hole --loss squared",
      "hole, column 1: row 3 is nan; a regression target must be finite"),
     ("numbers", classes, "--y pair", 'for numbers, choose loss="squared"'),

@@ -33,11 +33,10 @@ from fcl.data.outputs import (
 )
 from fcl.data.sparse import from_matrix
 from fcl.data.targets import check_class_weight
-from fcl.drivers.rows import encode_outputs, select_valid_outputs
+from fcl.drivers.targets import EncodedTarget, encode_targets, select_valid_rows
 from fcl.objective import find_loss
 from tests.data.conftest import Chunked, csr, short
 
-SOFTMAX = SimpleNamespace(name="softmax")
 KINDS = np.array(["pear", "fig", "apple", "fig", "apple", "pear"])
 
 
@@ -74,12 +73,12 @@ def columns(rows: Any) -> object:
 
 def outputs(y: Any, loss: str, offset: Any = None) -> object:
     data = open_data(np.arange(12.0).reshape(6, 2), y=y, offset=offset)
-    return encode_outputs(data, SOFTMAX if loss == "softmax" else find_loss(loss), "training")
+    return encode_targets(data, find_loss(loss), "training")
 
 
-def valid(y: Any, loss: str, *more: Any) -> object:
+def valid(y: Any, loss: str, labels: Any, n_outputs: int) -> object:
     data = open_data(np.arange(12.0).reshape(6, 2), y=y)
-    return select_valid_outputs(data, SOFTMAX if loss == "softmax" else find_loss(loss), *more)
+    return select_valid_rows(data, find_loss(loss), EncodedTarget(np.empty(0), labels, n_outputs))
 
 
 class Narrow(Chunked):

@@ -14,7 +14,7 @@ from fcl.data.column_map import ColumnMap, refuse_mapped
 from fcl.data.columns import ColumnRecord, Variant
 from fcl.data.sparse import SparseRows
 from fcl.model.columns import difference, record_of
-from fcl.model.explain import iter_explanations
+from fcl.model.explain import ExplainedOutput, iter_explanations
 from fcl.model.variants import orientation
 from fcl.report.measured import measure
 from fcl.scoring.margins import BlockScorer
@@ -80,7 +80,7 @@ class Derived(fcl.Columns):
 
 def check_ways(model: fcl.Model, rows: Any, opened: fcl.DataSet, expected: np.ndarray) -> None:
     """Every way to score rows gives the margins of the model."""
-    (explained,) = iter_explanations(model, opened, 2)
+    (explained,) = iter_explanations(ExplainedOutput.of(model), opened, 2)
     measured = measure(model, opened).predictions.margins
     columns = model.columns(rows) @ model.weights + model.intercept
     for found in (

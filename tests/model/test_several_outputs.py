@@ -18,8 +18,8 @@ from fcl.errors import InputError
 from fcl.features import Columns, bind_features
 from fcl.files.model import check_header
 from fcl.model import Model, load_model
+from fcl.model.description import feature_sizes
 from fcl.model.labels import encoded_target
-from fcl.model.multi_output import feature_sizes
 from fcl.model.outputs import output_names, table_scores
 from fcl.model.scores import write_scores
 from fcl.scoring.quality import compared
@@ -164,3 +164,24 @@ def test_scores_and_comparison(
     collected.add(target, margins, None, np.arange(40))
     expected = "MSE 1.0000" if loss == "squared" else "error 0.0000"
     assert str(collected.line()).startswith(expected)
+
+
+@pytest.mark.parametrize("output", range(3))
+def test_a_model_of_one_output_is_a_column_of_the_same_model(output: int) -> None:
+    """Its numbers have one column inside, and are vectors and floats outside."""
+    b = float(INTERCEPTS[output])
+    whole = several(loss="squared", labels=None)
+    one = several(loss="squared", labels=None, weights=WEIGHTS[:, output], intercept=np.float64(b))
+    assert one.weights_by_output.shape == (5, 1) and one.output_labels == [None]
+    assert type(one.intercept) is float and one.intercepts.shape == (1,)
+    assert one.margins(X).shape == (N,) and one.scorer()(X[:9]).shape == (9, 1)
+    np.testing.assert_allclose(one.margins(X), whole.margins(X)[:, output], atol=1e-12)
+    np.testing.assert_array_equal(one.predict(X), one.margins(X))
+    rows = [(row.id, row.weight, row.support) for row in whole.describe(output=output)]
+    assert [(row.id, row.weight, row.support) for row in one.describe()] == rows
+    ours, theirs = one.explain(X[:20], top=2), whole.explain(X[:20], top=2, output=output)
+    np.testing.assert_array_equal(ours.model.ids, IDS[WEIGHTS[:, output] != 0.0])
+    for name in ("margins", "indices", "contributions", "others"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-12)
+    with pytest.raises(InputError, match="output: expected one of the 1 outputs"):
+        one.explain(X, output=0)

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.data.outputs import n_target_columns
 from fcl.data.targets import check_class_weight
 from fcl.drivers.online.grid import grid_for
 from fcl.drivers.rows import (
     Rows,
     check_data_set,
-    encode_targets,
-    has_several_outputs,
     select_rows,
-    select_valid_rows,
     weighted_by_class,
+)
+from fcl.drivers.targets import (
+    EncodedTarget,
+    encode_targets,
+    select_valid_rows,
 )
 from fcl.errors import InputError
 from fcl.features import bind_features, parse_features, spell_features
@@ -144,16 +147,17 @@ def make_online_job(
     options = replace(options, alpha=1.0, rate=rate, seed=running.seed)
     options.check_method(running.method)
     loss = find_loss(options.loss)
-    if data.target is not None and has_several_outputs(data, loss):
+    if data.target is not None and (n_target_columns(data.target) > 1 or loss.couples):
         raise InputError(
             f"{data.target_name}: expected a target of one column, got {np.shape(data.target)}; learn "
             "one model for each column, or use FCLOnlineClassifier for several classes"
         )
     whole_target = labels is None
     if labels is None:
-        y, labels = encode_targets(data, loss, "training")
+        targets = encode_targets(data, loss, "training")
     else:
-        y = np.where(data.target == labels[1], 1.0, -1.0)
+        targets = EncodedTarget(np.where(data.target == labels[1], 1.0, -1.0), labels, 1)
+    y, labels = targets.y, targets.labels
     held = None
     if running.valid_fraction is not None:
         random = np.random.default_rng([running.seed, 0xFC1])
@@ -172,7 +176,7 @@ def make_online_job(
     elif valid is not None:
         valid = matched(valid, data.column_record, family.row_width)
         family.check_rows(valid.rows)
-        valid_rows = select_valid_rows(valid, loss, labels)
+        valid_rows = select_valid_rows(valid, loss, targets)
     sum_weights = math.fsum(train.s)
     C, alpha = resolve_C(running.C, running.alpha, sum_weights)
     by_class = check_class_weight(running.class_weight, labels)

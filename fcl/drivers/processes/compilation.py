@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from fcl.drivers.kinds import KIND_SECONDS, KINDS_VARIABLE, OUTPUTS, kinds_of, missing
+from fcl.drivers.kinds import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
 from fcl.drivers.processes.children import Child
 from fcl.drivers.processes.messages import CompileStarted
 from fcl.drivers.session import Session
@@ -20,8 +20,7 @@ def compile_kernels(session: Session, poll: Callable[[], None]) -> None:
     poll : called while the child works; it may raise.
     """
     job = session.job
-    several = (OUTPUTS,) if job.n_outputs > 1 else ()
-    kinds = missing((*kinds_of(job.family), *several))
+    kinds = missing(kinds_of(job.family, job.n_outputs))
     if not kinds:
         return
     session.compile_seconds = sum(KIND_SECONDS[kind] for kind in kinds)

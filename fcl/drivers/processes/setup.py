@@ -223,7 +223,7 @@ def _configure(job: Job, cores: int) -> Config:
         n_rows=job.train.n,
         n_valid=job.valid.n if job.valid else 0,
         n_outputs=job.n_outputs,
-        row_outputs=len(job.train.y) if job.train.y.ndim > 1 else 1,
+        row_outputs=job.train.target_columns,
         offset=job.train.offset is not None,
         n_scaled=job.family.n_features if job.options.standardize else 0,
         n_kept=[len(r.keep) if r and r.keep is not None else 0 for r in rows],

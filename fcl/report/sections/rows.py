@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.model.explain import Explanation, iter_explanations
+from fcl.model.explain import ExplainedOutput, Explanation, iter_explanations
 from fcl.report.contract import Context, Figure, Section, Table, name_text
 from fcl.report.letters import letter_contributions, window_text
 from fcl.report.logo import logo_panels
@@ -67,17 +67,23 @@ def _blocks(context: Context, measured: Measured, chosen: _Chosen) -> list[Figur
     row, y = chosen.extreme.row, chosen.extreme.target
     keep = np.zeros(measured.data.n_rows, np.bool_)
     keep[row] = True
-    (explained,) = iter_explanations(model, measured.data, None, keep)
+    (explained,) = iter_explanations(ExplainedOutput.of(model), measured.data, None, keep)
     target = f"{y:.6g}" if model.labels is None else context.labels[int(y > 0)]
     title = (
         f"{chosen.title}: row {row:,}{_name(measured, row)}, target {target}, margin "
         f"{explained.margins[0]:+.4g}."
     )
-    if all(context.motifs[index] is None for index in explained.indices[0]):
+    if all(context.motifs[index] is None for index in _features(explained)):
         return [_table(context, explained, chosen, title)]
     ((_, _, codes),) = model.family.read_rows(measured.data.rows, 64, keep)
     logo = _logo(context, explained, chosen, window_text(codes[0]), title)
     return [logo, _table(context, explained, chosen, "")]
+
+
+def _features(explained: Explanation) -> list[int]:
+    """The features of the first row by decreasing |contribution|, by their indices in ``model.ids``."""
+    found: list[int] = explained.model.indices[explained.indices[0]].tolist()
+    return found
 
 
 def _name(measured: Measured, row: int) -> str:
@@ -93,7 +99,7 @@ def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str
     weights, values = context.model.weights, explained.contributions[0]
     rows = [
         [context.feature(index), float(weights[index]), value / float(weights[index]), value]
-        for index, value in zip(explained.indices[0].tolist(), values.tolist(), strict=True)
+        for index, value in zip(_features(explained), values.tolist(), strict=True)
         if value
     ]
     shown, others = rows[:MOST_FEATURES], rows[MOST_FEATURES:]
@@ -112,7 +118,7 @@ def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str
 def _logo(
     context: Context, explained: Explanation, chosen: _Chosen, text: str, title: str
 ) -> Figure:
-    pairs = zip(explained.indices[0].tolist(), explained.contributions[0].tolist(), strict=True)
+    pairs = zip(_features(explained), explained.contributions[0].tolist(), strict=True)
     found = ((context.motifs[index], value) for index, value in pairs if value)
     motifs = [(motif, value) for motif, value in found if motif is not None]
     letters = letter_contributions(text, motifs)
