@@ -91,7 +91,10 @@ def escape_docstring(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
     """Handle the event of autodoc before numpydoc does."""
-    lines[:] = [line if ">>>" in line else escape(line) for line in lines]
+    in_example = False
+    for at, line in enumerate(lines):
+        in_example = ">>>" in line or (in_example and bool(line.strip()))
+        lines[at] = line if in_example else escape(line)
 
 
 def escape_command(app: Sphinx, context: Any, lines: list[str]) -> None:

@@ -47,6 +47,16 @@ class DataSet:
         The record to which the columns were matched (:func:`fcl.model.columns.matched`).
     ignored_columns : int
         Columns of the source that were left out when columns were matched.
+
+    Examples
+    --------
+    >>> data = fcl.open_data(np.eye(3), y=np.array([0, 1, 1]), weights=np.array([1.0, 2.0, 1.0]))
+    >>> data.n_rows, data.target_name
+    (3, 'y')
+    >>> data.target, data.weights
+    (array([0, 1, 1]), array([1., 2., 1.]))
+    >>> data.with_offset([0.5, 0.0, 0.0]).offset
+    array([0.5, 0. , 0. ])
     """
 
     def __init__(
@@ -80,7 +90,14 @@ class DataSet:
     def with_target(
         self, target: np.ndarray | None, weights: np.ndarray | None, target_name: str = "y"
     ) -> DataSet:
-        """The same rows with another target, (n,) or (n, columns), and weights, float64 (n,) or None."""
+        """The same rows with another target, (n,) or (n, columns), and weights, float64 (n,) or None.
+
+        Examples
+        --------
+        >>> data = fcl.open_data(np.eye(3), y=None)
+        >>> data.with_target(np.array([0, 1, 1]), None).target
+        array([0, 1, 1])
+        """
         other = copy.copy(self)
         other.target, other.weights, other.target_name = target, weights, target_name
         if target is not self.target:

@@ -107,6 +107,7 @@ def open_data(
     Returns
     -------
     DataSet
+        The rows, which stay where they are stored.
 
     Raises
     ------
@@ -115,6 +116,17 @@ def open_data(
         cannot use; the message names file and array.
     StoreError
         An object store failed, or cannot be reached.
+
+    Examples
+    --------
+    >>> X, y = np.eye(3), np.array([0, 1, 1])
+    >>> fcl.open_data(X, y=y)
+    <DataSet arrays in memory: (3, 3) float64>
+    >>> import zarr
+    >>> group = zarr.open_group("train.zarr", mode="w")
+    >>> group["counts"], group["label"] = X, y
+    >>> fcl.open_data("train.zarr", x="counts", y="label").target
+    array([0, 1, 1])
     """
     container: Container | None = None
     name = "arrays in memory"

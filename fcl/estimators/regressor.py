@@ -34,6 +34,15 @@ class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignor
         """Fit to numeric targets (n,) or, with squared loss, (n, targets).
 
         Other arguments, errors and warnings are as in :meth:`FCLClassifier.fit`.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> import zarr
+        >>> group = zarr.open_group("train.zarr", mode="w")
+        >>> group["X"], group["age"] = X, X[:, 1] - X[:, 2]
+        >>> fcl.FCLRegressor(alpha=0.1).fit("train.zarr", "age").feature_keys_
+        array([1, 2])
         """
         options = self._checked_options()
         given = RowArrays(y, sample_weight, offset, covariates, feature_names)
@@ -115,6 +124,16 @@ class FCLRegressor(GroupParameters, FitParameters, Regressor):
         As in :class:`FCLClassifier`.
     n_features_in_, feature_names_in_
         As in :class:`FCLClassifier`.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = X[:, 0] - 2.0 * X[:, 3]
+    >>> model = fcl.FCLRegressor(alpha=0.1, tol=1e-9).fit(X, y)
+    >>> model.get_feature_names_out(), model.coef_.round(2)
+    (array(['x0', 'x3'], dtype=object), array([ 0.94, -1.96]))
+    >>> model.score(X, y) > 0.99
+    True
     """
 
     _joint_losses = ("squared",)

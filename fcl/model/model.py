@@ -121,6 +121,19 @@ class Model:
     ------
     InputError
         The arrays or the loss break these rules.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> model = fcl.train(data, "columns", C=1.0, tol=1e-9).model
+    >>> model.ids, model.weights.round(1)
+    (array([0, 2, 3]), array([ 6.4,  0.2, -6.5]))
+    >>> model.predict(X[1:4])
+    array([ True, False, False])
+    >>> model.predict_proba(X[1:3]).round(3)
+    array([[0.001, 0.999],
+           [0.955, 0.045]])
     """
 
     family: Family
@@ -164,8 +177,11 @@ class Model:
 
         Examples
         --------
-        >>> {fact.name: fact.text for fact in model.facts()}["gap"]  # doctest: +SKIP
-        '0.000343 relative, over all features of the family'
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+        >>> facts = fcl.train(data, "columns", C=1.0).model.facts()
+        >>> {fact.name: fact.text for fact in facts}["active"]
+        '3 of 5 priced features'
         """
         return model_facts(self)
 
@@ -642,6 +658,15 @@ class Model:
         ------
         InputError
             As from :meth:`iter_margins`; `top` is not a whole number above 0; or `output` is unknown.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+        >>> model = fcl.train(data, "columns", C=1.0).model
+        >>> found = model.explain(X)
+        >>> np.allclose(found.intercept + found.contributions.sum(axis=1), model.margins(X))
+        True
         """
         if output is None:
             self.require_one_output("explain", "name one of them: explain(..., output=label)")
@@ -657,6 +682,14 @@ class Model:
 
         data : a data set, or a source for :func:`fcl.open_data`; no target is needed.  Raises InputError
         as :meth:`iter_margins` does.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+        >>> model = fcl.train(data, "columns", C=1.0).model
+        >>> np.allclose(model.columns(X) @ model.weights + model.intercept, model.margins(X))
+        True
         """
         from scipy.sparse import csr_array, vstack
 
@@ -678,6 +711,14 @@ class Model:
 
         For several outputs, an :class:`OutputFeature` for each nonzero weight: of all outputs together,
         or of the one whose label (its number from 0, if outputs have no labels) is ``output``.
+
+        Examples
+        --------
+        >>> data = fcl.open_data(["ACG", "ACT", "TCG", "TCT"], y=np.array([1, 1, 0, 0]))
+        >>> for row in fcl.train(data, "kmers:d=1", C=10.0, tol=1e-9).model.describe():
+        ...     print(row.id, row.feature, round(row.weight, 2), row.support)
+        0 A at 0 3.0 2
+        3 T at 0 -2.89 2
         """
         if self.n_outputs > 1:
             return list(iter_output_features(self, top, output))
@@ -713,6 +754,15 @@ class Model:
         ------
         InputError
             pandas is not installed.
+
+        Examples
+        --------
+        >>> data = fcl.open_data(["ACG", "ACT", "TCG", "TCT"], y=np.array([1, 1, 0, 0]))
+        >>> frame = fcl.train(data, "kmers:d=1,origin=1", C=10.0, tol=1e-9).model.to_dataframe()
+        >>> frame[["feature", "support", "motif", "position"]]
+           feature  support motif  position
+        0  A at -1        2     A        -1
+        1  T at -1        2     T        -1
         """
         rows = self.describe()
         motifs = [self.family.motif(row.id) for row in rows]
