@@ -305,14 +305,9 @@ def open_columns(
 ) -> dict[str, RowReader[np.ndarray]]:
     """Open columns by name in a Zarr group, an HDF5 file or a folder; missing columns are skipped.
 
-    Parameters
-    ----------
-    source : mapping
-        As ``DataSet.source`` has it: ``source``, and ``storage_options`` if there are any.
-    paths : mapping of str to str
-        Name -> path of an array, or of a group that is a column of a table.
-    n_rows : int
-        Columns of another length are left out.
+    source : as ``DataSet.source`` has it: ``source``, and ``storage_options`` if there are any.
+    paths : mapping of str to str, name -> path of an array, or of a group that is a column of a table.
+    n_rows : columns of another length are left out.
     """
     place = split_group(source["source"], source.get("storage_options"))
     container = _open_container(*place)
