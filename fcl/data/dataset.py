@@ -90,7 +90,20 @@ class DataSet:
     def with_target(
         self, target: np.ndarray | None, weights: np.ndarray | None, target_name: str = "y"
     ) -> DataSet:
-        """The same rows with another target, (n,) or (n, columns), and weights, float64 (n,) or None.
+        """The same rows with another target and other weights.
+
+        Parameters
+        ----------
+        target : (n,) or (n, columns) of any dtype, or None
+        weights : float64 (n,) or None
+            Sample weights; None for weights of 1.
+        target_name : str
+            Name of the target, for messages.
+
+        Returns
+        -------
+        DataSet
+            It shares the rows, the offset and the covariates.
 
         Examples
         --------
@@ -106,13 +119,44 @@ class DataSet:
         return other
 
     def with_offset(self, offset: npt.ArrayLike, name: str = "offset") -> DataSet:
-        """The same rows with another offset (n,) or (n, outputs); InputError unless it is finite."""
+        """The same rows with another offset.
+
+        Parameters
+        ----------
+        offset : array of float (n,) or (n, outputs)
+        name : str
+            Name of the offset, for messages.
+
+        Returns
+        -------
+        DataSet
+
+        Raises
+        ------
+        InputError
+            The offset has another shape, or a number that is not finite.
+        """
         other = self.with_target(self.target, self.weights, self.target_name)
         other.offset = check_offset(np.asarray(offset), self.n_rows, name)
         return other
 
     def with_covariates(self, covariates: Any) -> DataSet:
-        """The same rows with other covariates: an array (n,) or (n, columns), or a data frame."""
+        """The same rows with other covariates.
+
+        Parameters
+        ----------
+        covariates : array (n,) or (n, columns), or data frame
+            As for :func:`fcl.open_data`.
+
+        Returns
+        -------
+        DataSet
+
+        Raises
+        ------
+        InputError
+            The covariates do not fit the rows, or have a missing value.
+        """
         other = self.with_target(self.target, self.weights, self.target_name)
         other.covariates = read_covariates(None, covariates, self.rows)
         names = [array.name for array in other.covariates]
