@@ -91,10 +91,15 @@ def escape_docstring(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
     """Handle the event of autodoc before numpydoc does."""
-    in_example = False
+    in_example, literal = False, -1  # the indent of the line before a literal block
     for at, line in enumerate(lines):
         in_example = ">>>" in line or (in_example and bool(line.strip()))
-        lines[at] = line if in_example else escape(line)
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and indent <= literal:
+            literal = -1
+        if not in_example and literal < 0:
+            lines[at] = escape(line)
+            literal = indent if line.rstrip().endswith("::") else -1
 
 
 def escape_command(app: Sphinx, context: Any, lines: list[str]) -> None:
