@@ -91,7 +91,15 @@ def escape_docstring(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
     """Handle the event of autodoc before numpydoc does."""
-    lines[:] = [line if ">>>" in line else escape(line) for line in lines]
+    in_example, literal = False, -1  # the indent of the line before a literal block
+    for at, line in enumerate(lines):
+        in_example = ">>>" in line or (in_example and bool(line.strip()))
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and indent <= literal:
+            literal = -1
+        if not in_example and literal < 0:
+            lines[at] = escape(line)
+            literal = indent if line.rstrip().endswith("::") else -1
 
 
 def escape_command(app: Sphinx, context: Any, lines: list[str]) -> None:

@@ -27,13 +27,31 @@ def set_config(*, verbose: int | None = None) -> None:
     ------
     InputError
         A value that is not a whole number from 0 on.
+
+    Examples
+    --------
+    >>> fcl.set_config(verbose=0)
+    >>> fcl.get_config()
+    {'verbose': 0}
+    >>> fcl.set_config(verbose=1)
     """
     if verbose is not None:
         _config["verbose"] = whole("verbose", verbose, 0)
 
 
 def get_config() -> dict[str, int]:
-    """The settings that :func:`set_config` changes."""
+    """The settings that :func:`set_config` changes.
+
+    Returns
+    -------
+    dict of str to int
+        The value of each setting.
+
+    Examples
+    --------
+    >>> fcl.get_config()
+    {'verbose': 1}
+    """
     return dict(_config)
 
 

@@ -11,21 +11,62 @@ import os
 
 
 class FclError(Exception):
-    """Base class of all errors that fcl raises on purpose."""
+    """Base class of all errors that fcl raises on purpose.
+
+    Examples
+    --------
+    >>> try:
+    ...     fcl.load_model("absent.fcl")
+    ... except fcl.FclError as error:
+    ...     print(error)
+    absent.fcl: no such model file
+    """
 
 
 class InputError(FclError, ValueError):
-    """The user's data, option or file is wrong; the message says which one, and what to do."""
+    """The user's data, option or file is wrong; the message says which one, and what to do.
+
+    Examples
+    --------
+    >>> fcl.open_data(np.eye(2), y=np.array([1, 0, 1]))
+    Traceback (most recent call last):
+        ...
+    fcl.errors.InputError: X has 2 rows, but y has 3 values; they must agree
+    """
 
 
 class GeneratorError(InputError):
-    """A feature class breaks its contract; the message names the class, features and row block."""
+    """A feature class breaks its contract; the message names the class, features and row block.
+
+    Examples
+    --------
+    >>> class Short(fcl.Generator):
+    ...     def fit(self, sample):
+    ...         self.n_features = 3
+    ...     def columns(self, ids, block):
+    ...         return block[:2, ids]
+    >>> data = fcl.open_data(np.eye(4), y=np.array([0, 0, 1, 1]))
+    >>> fcl.train(data, Short(), C=1.0)
+    Traceback (most recent call last):
+        ...
+    fcl.errors.GeneratorError: features Short: columns(3 features, 0 to 2) ... expected shape (4, 3), ...
+    """
 
 
 class BudgetError(InputError):
     """The memory budget is too small; the message names the smallest one that works, if known.
 
     ``smallest`` is that budget in bytes, or 0 if it is not known.
+
+    Examples
+    --------
+    >>> data = fcl.open_data(np.eye(100), y=np.arange(100) > 50)
+    >>> try:
+    ...     fcl.train(data, "columns", C=1.0, memory="1MiB")
+    ... except fcl.BudgetError as error:
+    ...     smallest = error.smallest
+    >>> fcl.train(data, "columns", C=1.0, memory=smallest).converged
+    True
     """
 
     def __init__(self, message: str, smallest: int = 0) -> None:
@@ -34,7 +75,17 @@ class BudgetError(InputError):
 
 
 class ModelFileError(InputError):
-    """A file is damaged, not an fcl model, or written by a newer version of fcl."""
+    """A file is damaged, not an fcl model, or written by a newer version of fcl.
+
+    Examples
+    --------
+    >>> np.save("array.npy", np.eye(2))
+    >>> try:
+    ...     fcl.load_model("array.npy")
+    ... except fcl.ModelFileError as error:
+    ...     print(error)
+    array.npy: not a model file (File is not a zip file)
+    """
 
 
 class OutputExistsError(InputError):
@@ -58,13 +109,32 @@ class OutputExistsError(InputError):
 
 
 class StoreError(FclError):
-    """An object store failed or cannot be reached; the message names the object."""
+    """An object store failed or cannot be reached; the message names the object.
+
+    Examples
+    --------
+    >>> fcl.open_data("http://127.0.0.1:1/train.zarr", y=None)
+    Traceback (most recent call last):
+        ...
+    fcl.errors.StoreError: http://127.0.0.1:1/train.zarr/zarr.json: the store failed: ...
+    """
 
 
 class StopTraining(Exception):
     """Raised by a ``progress`` callback to end a run with the best model so far.
 
     fcl raises it itself only if the run has no model by then, as within the folds of a path.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> from fcl.drivers.events import PassDone
+    >>> def stop(event):
+    ...     if isinstance(event, PassDone) and event.gap < 0.5:
+    ...         raise fcl.StopTraining
+    >>> str(fcl.train(data, "columns", C=1.0, progress=stop, warn=False).reason)
+    'interrupted'
     """
 
 
@@ -99,6 +169,20 @@ class ScaleWarning(UserWarning):
     """Columns differ so much in scale that one penalty for all weights means little.
 
     The message names the columns, their scales, and what to do.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X * [1.0, 1.0, 1.0, 1.0, 1e6], y=X[:, 0] > X[:, 3])
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", fcl.ScaleWarning)
+    ...     fcl.train(data, "columns", C=1.0)
+    Traceback (most recent call last):
+        ...
+    fcl.errors.ScaleWarning: features Columns: ... range from 0.9 (x0) to 9.8e+05 (x4) ...
+    >>> fcl.train(data, "columns", C=1.0, standardize=True).converged
+    True
     """
 
 
@@ -106,4 +190,16 @@ class ConvergenceWarning(UserWarning):
     """Training stopped before the tolerance was reached; the message gives the gap.
 
     Estimators issue a subclass that also derives from scikit-learn's warning of the same name.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", fcl.ConvergenceWarning)
+    ...     fcl.train(data, "columns", C=1.0, tol=1e-9, max_passes=1)
+    Traceback (most recent call last):
+        ...
+    fcl.errors.ConvergenceWarning: reached max_passes: relative gap ..., requested 1e-09; ...
     """

@@ -83,14 +83,6 @@ def test_signatures_are_those_of_the_table(door: Any) -> None:
             assert found[name].default == default, name
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_docstrings_have_every_argument(door: Any) -> None:
-    text = (door.__doc__ or "").partition("Parameters\n")[2].partition("Returns\n")[0]
-    heads = [line.partition(" : ")[0] for line in text.splitlines() if line.startswith("    ")]
-    described = {name.strip().lstrip("*") for head in heads for name in head.split(",")}
-    assert signature(door).parameters.keys() <= described
-
-
 def test_defaults_pass_their_own_checks() -> None:
     for option in (each.of(command) for each in OPTIONS for command in each.commands):
         checked = option.check(option.default)

@@ -40,13 +40,8 @@ _MOST_LINE = 16 << 20
 class Intervals:
     """The lines of a slice.
 
-    Attributes
-    ----------
-    file : InputFile
-    lines : int64 (m,)
-        Line numbers, from 1.
-    start, end : int64 (m,)
-        0 <= start < end.
+    lines : int64 (m,), line numbers, from 1.
+    start, end : int64 (m,), 0 <= start < end.
     """
 
     file: InputFile
@@ -206,11 +201,8 @@ class BedColumns:
 def read_intervals(file: InputFile, slice_bytes: int) -> Iterator[Intervals]:
     """Read the lines of a file in slices; comments, ``track`` and ``browser`` lines are skipped.
 
-    Raises
-    ------
-    InputError
-        A line is too long or has another number of columns than the first one, or start and end are not
-        integers 0 <= start < end; the message names file and line.
+    Raises InputError: a line is too long or has another number of columns than the first one, or start
+        and end are not integers 0 <= start < end.
     """
     columns: BedColumns | None = None
     line, carry = 1, b""

@@ -50,14 +50,8 @@ class Renaming:
 class ContigNames:
     """Finds the contigs that the names in another file mean.
 
-    Parameters
-    ----------
-    renaming : Renaming
-    genome : Genome
-    file : str
-        What the file with the names is called in messages.
-    skips : bool
-        Whether names that the genome lacks are skipped; otherwise they are an error.
+    file : what the file with the names is called in messages.
+    skips : whether names that the genome lacks are skipped; otherwise they are an error.
     """
 
     def __init__(self, renaming: Renaming, genome: Genome, file: str, skips: bool) -> None:
@@ -70,10 +64,8 @@ class ContigNames:
 
         where : of the name, for messages.
 
-        Raises
-        ------
-        InputError
-            The genome lacks the name, and names are not skipped or another prefix would match.
+        Raises InputError: the genome lacks the name, and names are not skipped or another prefix would
+            match.
         """
         if name not in self._numbers:
             renamed = self._renaming.apply(name)

@@ -32,22 +32,15 @@ _WIDE_PART = 16
 class OutputLayout:
     """What X is.
 
-    Attributes
-    ----------
-    kind : {"codes", "dense", "sparse"}
-        Nucleotide codes 0-4 (uint8), an array of numbers, or a CSR matrix.
-    dtype : dtype
-        Of the codes, the numbers, or the entries.
-    width : int
-        Letters or columns.
-    names : sequence of str, or None
-        Names of the columns, of which there are ``width``.
-    var : mapping of str to array (width,)
-        What else is known about named columns: numbers, or text of ``StringDType``.
-    first_id : int or None
-        Of svmlight rows, the id of the first column.
-    is_stated : bool
-        Whether the user stated this id.
+    kind : {"codes", "dense", "sparse"}, nucleotide codes 0-4 (uint8), an array of numbers, or a CSR
+        matrix.
+    dtype : of the codes, the numbers, or the entries.
+    width : letters or columns.
+    names : names of the columns, of which there are ``width``.
+    var : mapping of str to array (width,), what else is known about named columns: numbers, or text of
+        ``StringDType``.
+    first_id : of svmlight rows, the id of the first column.
+    is_stated : whether the user stated this id.
     """
 
     kind: Literal["codes", "dense", "sparse"]
@@ -73,12 +66,8 @@ class OutputLayout:
 class Categorical:
     """A column of text that repeats.
 
-    Attributes
-    ----------
-    codes : integers (m,)
-        Indices of categories.
-    categories : list of str
-        One list for all blocks of a source. It may grow, and its elements keep their places.
+    codes : integers (m,), indices of categories.
+    categories : one list for all blocks of a source. It may grow, and its elements keep their places.
     """
 
     codes: np.ndarray
@@ -93,18 +82,13 @@ Column = np.ndarray | Categorical
 class ConvertedRows:
     """A block of m rows; every block of a source has the same columns, of the same dtypes.
 
-    Attributes
-    ----------
-    x : array (m, width) or SparseRows
-        As the layout of the source says. The ``n_columns`` of sparse rows are ignored.
-    source_row : int64 (m,)
-        Number of the record in the input, from 0, counted over all files and dropped records.
-    y : column, or None
-        Labels or numbers.
-    weights : float (m,), or None
-        Sample weights.
-    obs : mapping of str to column
-        What is known about the rows; the writer adds ``source_row``.
+    x : array (m, width) or SparseRows, as the layout of the source says. The ``n_columns`` of sparse rows
+        are ignored.
+    source_row : int64 (m,), number of the record in the input, from 0, counted over all files and dropped
+        records.
+    y : labels or numbers.
+    weights : float (m,), or None, sample weights.
+    obs : mapping of str to column, what is known about the rows; the writer adds ``source_row``.
     """
 
     x: np.ndarray | SparseRows
@@ -121,14 +105,9 @@ class ConvertedRows:
 class Budget:
     """Bytes that a conversion may use.
 
-    Attributes
-    ----------
-    total : int
-        For everything that a source holds at once, beyond the interpreter and the writer.
-    block : int
-        For one block: the X of its rows, or the slice of the file that it comes from.
-    scratch : str or None
-        Folder for temporary files, which is the one of the output; None for the system's.
+    total : for everything that a source holds at once, beyond the interpreter and the writer.
+    block : for one block: the X of its rows, or the slice of the file that it comes from.
+    scratch : folder for temporary files, which is the one of the output; None for the system's.
     """
 
     total: int
@@ -168,16 +147,10 @@ class ConvertSource(ABC):
     The constructor reads what it needs to know the layout, and rejects wrong options. Errors are
     ``InputError`` with the file and the line, the record, or the row and column.
 
-    Attributes
-    ----------
-    inputs : list of InputFile
-        All files that are read, for the progress, and for the hashes that the output stores.
-    rows_in : int
-        Records that were read so far, dropped ones included.
-    dropped : Counter
-        Number of dropped records by reason, such as "beyond the end of the contig".
-    notes : list of str
-        Lines for the summary, such as "strand: column 6".
+    inputs : all files that are read, for the progress, and for the hashes that the output stores.
+    rows_in : records that were read so far, dropped ones included.
+    dropped : number of dropped records by reason, such as "beyond the end of the contig".
+    notes : lines for the summary, such as "strand: column 6".
     """
 
     def __init__(self, inputs: Sequence[InputFile]) -> None:

@@ -83,10 +83,7 @@ class _Batch:
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open one FASTA file, or two whose labels are 1 and -1.
 
-    Raises
-    ------
-    InputError
-        The options do not fit each other, or there are more than two files.
+    Raises InputError: the options do not fit each other, or there are more than two files.
     """
     if len(inputs) > 2 and options.label is None:
         raise InputError(

@@ -34,24 +34,12 @@ _OTHER_COMPRESSIONS = {b"\xfd7zXZ\0": "xz -d", b"\x28\xb5\x2f\xfd": "zstd -d"}
 class InputFile:
     """A file, or standard input, that is read from beginning to end.
 
-    Parameters
-    ----------
-    path : path
-        ``-`` is standard input.
+    path : ``-`` is standard input.
+    size : stored bytes; None for standard input and pipes.
+    elsewhere : stored bytes that another library has read; a reader that uses one sets it, for the
+        progress.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    size : int or None
-        Stored bytes; None for standard input and pipes.
-    elsewhere : int
-        Stored bytes that another library has read; a reader that uses one sets it, for the progress.
-
-    Raises
-    ------
-    InputError
-        There is no such file, it cannot be read, or fcl does not know its compression.
+    Raises InputError: there is no such file, it cannot be read, or fcl does not know its compression.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -29,14 +29,9 @@ _TWO_BIT = (b"\x43\x27\x41\x1a", b"\x1a\x41\x27\x43")
 class Windows:
     """m windows of one length.
 
-    Attributes
-    ----------
-    contig : int64 (m,)
-        Numbers of contigs.
-    first : int64 (m,)
-        First base in the contig, from 0; may lie outside.
-    reverse : bool (m,)
-        Whether the window is read from the reverse strand.
+    contig : int64 (m,), numbers of contigs.
+    first : int64 (m,), first base in the contig, from 0; may lie outside.
+    reverse : bool (m,), whether the window is read from the reverse strand.
     """
 
     contig: Ints
@@ -51,16 +46,10 @@ class Windows:
 class Genome:
     """The contigs of a FASTA file, one after the other in a scratch file of one byte a base.
 
-    Attributes
-    ----------
-    names : dict
-        Name of a contig -> its number.
+    names : name of a contig -> its number.
     lengths : int64 (contigs,)
 
-    Raises
-    ------
-    InputError
-        The file is not a FASTA file, or two contigs have the same name.
+    Raises InputError: the file is not a FASTA file, or two contigs have the same name.
     """
 
     def __init__(self, file: InputFile, budget: Budget) -> None:

@@ -17,23 +17,14 @@ from fcl.units import counted
 class IdColumns:
     """What is known about the columns before the files are read.
 
-    Attributes
-    ----------
-    width : int or None
-        Number of columns; None if the largest id decides.
-    words : str
-        Where the number comes from, for messages.
-    names : sequence of str, or None
-        One for each column.
-    first_id : int or None
-        Id of the first column; None if the files decide.
-    ignores_others : bool
-        Whether entries with ids beyond the last column are left out, instead of refused.
-    asks : bool
-        Whether the first id must be stated, unless an id is 0: the rows are for a model that does not
+    width : number of columns; None if the largest id decides.
+    words : where the number comes from, for messages.
+    names : one for each column.
+    first_id : id of the first column; None if the files decide.
+    ignores_others : whether entries with ids beyond the last column are left out, instead of refused.
+    asks : whether the first id must be stated, unless an id is 0: the rows are for a model that does not
         know the first id of its training rows.
-    numbers : {"float32", "float64"} or None
-        dtype of the training rows; None without any.
+    numbers : {"float32", "float64"} or None, dtype of the training rows; None without any.
     """
 
     width: int | None = None

@@ -99,10 +99,7 @@ class Shape:
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open intervals and their genome; a second file, or ``negatives``, has the label -1.
 
-    Raises
-    ------
-    InputError
-        There is no genome, or the options do not fit each other.
+    Raises InputError: there is no genome, or the options do not fit each other.
     """
     if options.genome is None:
         raise InputError(

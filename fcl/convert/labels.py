@@ -182,13 +182,8 @@ class HeaderPattern:
 class NameTable:
     """Values by name of a record, from a table whose first column holds the names.
 
-    Attributes
-    ----------
-    file : InputFile
-    rows : dict
-        Name -> row of the column.
-    column : column
-        Numbers, or a categorical.
+    rows : name -> row of the column.
+    column : numbers, or a categorical.
     """
 
     file: InputFile

@@ -103,11 +103,8 @@ class _Cells:
 class Precision:
     """What float32 would do to columns of numbers, whose values are added block by block.
 
-    Parameters
-    ----------
-    budget : Budget
-        Of the source. Of very many columns, only the first ones that fit are examined by the second and
-        the third rule.
+    budget : of the source. Of very many columns, only the first ones that fit are examined by the second
+        and the third rule.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -319,23 +316,13 @@ def stored_type(
 ) -> tuple[np.dtype, str]:
     """The dtype of the numbers of X, and why, for the summary.
 
-    Parameters
-    ----------
-    option : {"auto", "float32", "float64"}
-        What the user asks for.
-    known : {"float32", "float64"} or None
-        The dtype of the training rows; None without any.
-    precision : Precision
-        To which all values were added. If ``needs_survey`` is false, no values are needed.
-    names : callable
-        The name of a column of ``precision``.
-    is_sparse : bool
-        Whether rows without a value have a 0.
+    option : {"auto", "float32", "float64"}, what the user asks for.
+    known : {"float32", "float64"} or None, the dtype of the training rows; None without any.
+    precision : to which all values were added. If ``needs_survey`` is false, no values are needed.
+    names : the name of a column of ``precision``.
+    is_sparse : whether rows without a value have a 0.
 
-    Raises
-    ------
-    InputError
-        The user asks for float32, which cannot hold a value.
+    Raises InputError: the user asks for float32, which cannot hold a value.
     """
 
     def column(at: int) -> str:

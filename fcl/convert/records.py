@@ -21,16 +21,10 @@ _MOST_HEADER = 16 << 20
 class RecordPiece:
     """Records of a slice of a file; the last one may continue in the next piece.
 
-    Attributes
-    ----------
-    continued : Codes
-        Letters of the last record of the piece before.
-    headers : list of bytes
-        Header lines without the ``>``; there may be a carriage return at the end.
-    lengths : int64 (records,)
-        Letters of each record in this piece.
-    codes : uint8 (letters,)
-        Letters of the records, one after the other.
+    continued : letters of the last record of the piece before.
+    headers : header lines without the ``>``; there may be a carriage return at the end.
+    lengths : int64 (records,), letters of each record in this piece.
+    codes : uint8 (letters,), letters of the records, one after the other.
     """
 
     continued: Codes
@@ -51,11 +45,8 @@ def pieces(file: InputFile, slice_bytes: int) -> Iterator[RecordPiece]:
 
     Letters may be in either case; blanks and empty lines between them are skipped.
 
-    Raises
-    ------
-    InputError
-        The file has no record, or text before the first one, or something that is not a nucleotide; the
-        message names file and line.
+    Raises InputError: the file has no record, or text before the first one, or something that is not a
+        nucleotide.
     """
     # the number of the line that text[0] belongs to, which may be the end of a line carried over
     line, carry, found = 0, b"\n", False

@@ -15,21 +15,13 @@ from fcl.model.predictor import Predictor
 class Reference:
     """Columns that are known before the files are read.
 
-    Attributes
-    ----------
-    record : ColumnRecord
-    width : int
-        Columns of the training rows.
-    words, name : str
-        Where the columns come from, for messages: in words, and the path of the output.
-    advice : str
-        What to do if a fact is not known, for messages.
-    command : str
-        The command to give instead if alleles are not known, for messages.
-    numbers : {"float32", "float64"} or None
-        dtype of the training rows; None for letters.
-    is_complete : bool
-        True for all columns of the training data; False for only the columns that a model reads.
+    width : columns of the training rows.
+    words, name : where the columns come from, for messages: in words, and the path of the output.
+    advice : what to do if a fact is not known, for messages.
+    command : the command to give instead if alleles are not known, for messages.
+    numbers : {"float32", "float64"} or None, dtype of the training rows; None for letters.
+    is_complete : True for all columns of the training data; False for only the columns that a model
+        reads.
     """
 
     record: ColumnRecord

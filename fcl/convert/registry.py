@@ -71,19 +71,10 @@ def open_source(
 ) -> ConvertSource:
     """Open the rows of the inputs.
 
-    Parameters
-    ----------
-    inputs : sequence of InputFile
-    format : str
-        A key of ``READERS``.
-    options : dict
-        The options that the user gave, by name.
-    budget : Budget
+    format : a key of ``READERS``.
+    options : the options that the user gave, by name.
 
-    Raises
-    ------
-    InputError
-        The format does not take one of the options; or as the reader says.
+    Raises InputError: the format does not take one of the options; or as the reader says.
     """
     if format not in READERS:
         raise InputError(f"--format: expected one of {', '.join(READERS)}, got {shown(format)}")

@@ -15,12 +15,8 @@ from fcl.errors import InputError
 class RereadableFile:
     """A file that is read several times; standard input or a pipe is copied to a scratch file first.
 
-    Parameters
-    ----------
-    file : InputFile
-        Its bytes are hashed and counted once: by the copy, or by the last reading.
-    scratch : str or None
-        Folder of the copy; None for the system's.
+    file : its bytes are hashed and counted once: by the copy, or by the last reading.
+    scratch : folder of the copy; None for the system's.
     """
 
     def __init__(self, file: InputFile, scratch: str | None) -> None:
@@ -48,10 +44,7 @@ class RereadableFile:
 class ByteStream(io.RawIOBase):
     """The decompressed bytes of an input as a file object.
 
-    Attributes
-    ----------
-    quotes : int
-        Quotation marks read so far.
+    quotes : quotation marks read so far.
     """
 
     def __init__(self, file: InputFile, size: int) -> None:
@@ -81,10 +74,7 @@ _LONGEST = 8
 def complete_lines(file: InputFile, size: int) -> Iterator[tuple[int, bytes]]:
     """Iterate over slices of complete lines, each with the number of its first line, from 1.
 
-    Raises
-    ------
-    InputError
-        A line is much longer than ``size``.
+    Raises InputError: a line is much longer than ``size``.
     """
     file.check_encoding()
     first, waiting = 1, [b""]

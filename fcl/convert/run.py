@@ -45,20 +45,9 @@ _MIB = 1 << 20
 class Summary:
     """What a conversion did.
 
-    Attributes
-    ----------
-    format : str
-    layout : OutputLayout
-        Of X.
-    rows_in, rows : int
-        Records read, and rows written.
-    dropped : Counter
-        Records dropped, by reason.
-    classes : Counter or None
-        Rows by label; None without a target, or if the target has many values.
-    has_target, has_weights : bool
-    notes : list of str
-    seconds : float
+    rows_in, rows : records read, and rows written.
+    dropped : records dropped, by reason.
+    classes : rows by label; None without a target, or if the target has many values.
     """
 
     format: str

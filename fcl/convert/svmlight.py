@@ -44,10 +44,7 @@ class Options:
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open svmlight files, whose rows follow each other.
 
-    Raises
-    ------
-    InputError
-        An input cannot be read.
+    Raises InputError: an input cannot be read.
     """
     return _SvmlightSource(inputs, options, budget)
 
@@ -57,22 +54,12 @@ def line_parser(
 ) -> Callable[[int, bytes], tuple[SparseRows, np.ndarray]]:
     """A parser of slices of a stream, which need not end and cannot be read twice.
 
-    Parameters
-    ----------
-    name : str
-        Of the stream, for messages.
-    columns : int
-        Number of columns.
-    zero_based : bool
-        Whether the ids begin at 0, not at 1.
-    remedy : str
-        What to do about an id 0 if they begin at 1, for messages.
+    columns : number of columns.
+    zero_based : whether the ids begin at 0, not at 1.
+    remedy : what to do about an id 0 if they begin at 1, for messages.
 
-    Returns
-    -------
-    callable
-        Takes the number of the first line, from 1, and complete lines; returns their m rows, float64, and
-        float64 (m,) targets. Raises InputError that names the first wrong line.
+    The parser takes the number of the first line, from 1, and complete lines. It returns their m rows,
+    float64, and float64 (m,) targets, and raises InputError that names the first wrong line.
     """
     options = Options("yes" if zero_based else "no", columns, dtype="float64")
     source = _SvmlightSource([], options, Budget(_SLICE, _SLICE))

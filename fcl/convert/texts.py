@@ -22,11 +22,7 @@ class TextArray:
     All chunks of an array have the same number of rows. If later texts are so long that a chunk would
     exceed the limit of bytes, the rows that are stored already are written again in smaller chunks.
 
-    Parameters
-    ----------
-    store : ArrayStore
-        Its layout limits the rows, a power of two, and the bytes of a chunk.
-    path : str
+    store : its layout limits the rows, a power of two, and the bytes of a chunk.
     """
 
     def __init__(self, store: ArrayStore, path: str) -> None:

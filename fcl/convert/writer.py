@@ -36,12 +36,8 @@ class _Part(Protocol):
 class RowWriter:
     """A Zarr group to which blocks of rows are appended; used as a context.
 
-    Attributes
-    ----------
-    n_rows : int
-        ConvertedRows written so far.
-    classes : Counter or None
-        Rows by value of y; None without y, or if there are more than ``MOST_CLASSES`` values.
+    n_rows : ConvertedRows written so far.
+    classes : rows by value of y; None without y, or if there are more than ``MOST_CLASSES`` values.
     """
 
     def __init__(self, folder: Path, layout: StoreLayout) -> None:

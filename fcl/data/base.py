@@ -208,18 +208,9 @@ class ChunkedReader(RowReader[np.ndarray]):
 class BlockReader:
     """The kept rows of a data set, in blocks; the base of readers that convert and validate them.
 
-    Parameters
-    ----------
-    rows : RowReader
-        The stored rows.
-    keep : bool (n,) or None
-        Rows to read; None for all. Other rows are neither counted nor validated, and chunks without a
-        kept row are not read.
-
-    Attributes
-    ----------
-    n_rows : int
-        Number of kept rows.
+    keep : bool (n,) or None, rows to read; None for all. Other rows are neither counted nor validated,
+        and chunks without a kept row are not read.
+    n_rows : number of kept rows.
     """
 
     def __init__(self, rows: RowReader[Any], keep: np.ndarray | None = None) -> None:

@@ -19,31 +19,19 @@ from fcl.errors import InputError
 class ColumnMap:
     """Which column of an input is which column of the model's rows.
 
-    Attributes
-    ----------
-    width : int
-        Columns of the model's rows.
-    source, target : int64 (k,), or None
-        Column ``source[i]`` of the input is column ``target[i]`` of the rows. None: column j of the input
-        is column j + ``shift``. Other columns of the rows are 0.
-    shift : int
-        At least 0.
-    n_given : int
-        Columns of the input.
-    turned : int64 (t,)
-        Columns of the rows that count the other allele in the input.
-    scale : float
-        The value of two copies of an allele.
-    filled : int64 (f,)
-        Columns of the rows in which the input replaced missing genotypes with its own mean.
-    old, new : float32 (f,)
-        This mean, as the input has it, and the mean of the training data.
-    ignored : int
-        Columns of the input that are not read.
-    note : str
-        In a line, what is done; empty if there is nothing to say.
-    says_more : bool
-        Whether the line is to be said although nothing changes.
+    width : columns of the model's rows.
+    source, target : int64 (k,), or None, column ``source[i]`` of the input is column ``target[i]`` of the
+        rows. None: column j of the input is column j + ``shift``. Other columns of the rows are 0.
+    shift : at least 0.
+    n_given : columns of the input.
+    turned : int64 (t,), columns of the rows that count the other allele in the input.
+    scale : the value of two copies of an allele.
+    filled : int64 (f,), columns of the rows in which the input replaced missing genotypes with its own
+        mean.
+    old, new : float32 (f,), this mean, as the input has it, and the mean of the training data.
+    ignored : columns of the input that are not read.
+    note : in a line, what is done; empty if there is nothing to say.
+    says_more : whether the line is to be said although nothing changes.
     """
 
     width: int

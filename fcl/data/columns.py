@@ -42,21 +42,13 @@ _WHOLE = re.compile(r"([+-]?[0-9]{1,300})(\.0*)?")
 class Variant:
     """A variant of PLINK data, which is a column of X.
 
-    Attributes
-    ----------
-    a1 : str
-        The allele that X counts.
-    a2 : str
-        The other allele.
-    mean : float
-        Mean of the genotypes, which stands for missing genotypes; NaN if it is not known.
-    chromosome : str
-        As in the .bim file; empty if it is not known.
-    position : int
-        Of the base, from 1; 0 if it is not known.
-    missing : int
-        Number of rows in which the mean stands for the genotype, -1 if it is not known; models do not
-        keep it.
+    a1 : the allele that X counts.
+    a2 : the other allele.
+    mean : mean of the genotypes, which stands for missing genotypes; NaN if it is not known.
+    chromosome : as in the .bim file; empty if it is not known.
+    position : of the base, from 1; 0 if it is not known.
+    missing : number of rows in which the mean stands for the genotype, -1 if it is not known; models do
+        not keep it.
     """
 
     a1: str
@@ -134,33 +126,22 @@ class StoredVariants:
 class ColumnRecord:
     """What is known about the columns of X, or about those that a model reads.
 
-    Attributes
-    ----------
-    names : sequence of str, mapping of int to str, or None
-        Names of all columns, or of some by position in X; None if the columns have no names.
-    first_id : int or None
-        Of svmlight rows, the id of the first column: 0 or 1; None for other rows.
-    is_stated : bool
-        Whether the user stated the first id of these rows (``--zero-based``); otherwise it was found in
-        the rows, or it is that of other rows.
-    variants : Variants or None
-        Alleles and places of columns that are PLINK variants.
-    scale : float
-        The value of X that stands for two copies of the allele a1.
-    means : mapping of str to float
-        Values that stand for missing numbers of a table, by the names of the columns.
-    filled : mapping of str to int
-        Numbers of missing values that were filled in with these means.
-    categories : mapping of str to sequence of str
-        Columns of a table that are one-hot, and their categories as they are spelled in ``names``, whose
-        form is ``COLUMN=CATEGORY``.
-    numbers : {"float32", "float64"} or None
-        The dtype as which ``fcl convert`` stored numbers that it read as text, or from Parquet; test rows
-        are rounded in the same way.
-    offset : str or None
-        Name of the array of offsets; None without offsets, or if they have no name.
-    covariates : sequence of str
-        Names of the arrays of covariates.
+    names : sequence of str, mapping of int to str, or None, names of all columns, or of some by position
+        in X; None if the columns have no names.
+    first_id : of svmlight rows, the id of the first column: 0 or 1; None for other rows.
+    is_stated : whether the user stated the first id of these rows (``--zero-based``); otherwise it was
+        found in the rows, or it is that of other rows.
+    variants : alleles and places of columns that are PLINK variants.
+    scale : the value of X that stands for two copies of the allele a1.
+    means : mapping of str to float, values that stand for missing numbers of a table, by the names of the
+        columns.
+    filled : mapping of str to int, numbers of missing values that were filled in with these means.
+    categories : mapping of str to sequence of str, columns of a table that are one-hot, and their
+        categories as they are spelled in ``names``, whose form is ``COLUMN=CATEGORY``.
+    numbers : {"float32", "float64"} or None, the dtype as which ``fcl convert`` stored numbers that it
+        read as text, or from Parquet; test rows are rounded in the same way.
+    offset : name of the array of offsets; None without offsets, or if they have no name.
+    covariates : names of the arrays of covariates.
     """
 
     names: Mapping[int, str] | Sequence[str] | None = None
@@ -334,23 +315,11 @@ def read_record(
 ) -> ColumnRecord:
     """The record of the columns of a data set, with what ``fcl convert`` stored beside X.
 
-    Parameters
-    ----------
-    stored : mapping, or anything else
-        The attribute ``fcl`` of the data set.
-    names : sequence of str, or None
-        Of the columns.
-    rows : RowReader
-        Of X.
-    source : mapping or None
-        As ``DataSet.source``.
-    open_columns : callable
-        :func:`fcl.data.open.open_columns`.
+    stored : the attribute ``fcl`` of the data set.
+    source : as ``DataSet.source``.
+    open_columns : :func:`fcl.data.open.open_columns`.
 
-    Raises
-    ------
-    InputError
-        The attribute is not one that fcl writes.
+    Raises InputError: the attribute is not one that fcl writes.
     """
     variants = None
     if names is not None and source is not None:

@@ -37,18 +37,11 @@ def read_covariates(
 ) -> tuple[CovariateArray, ...]:
     """Read covariates for rows.
 
-    Parameters
-    ----------
-    container : Container or None
-        Where names are looked up; None for rows in memory.
+    container : where names are looked up; None for rows in memory.
     given : sequence of names, text with commas between names, array (n,) or (n, k), or data frame
-    rows : RowReader
-        The rows, for their number.
+    rows : the rows, for their number.
 
-    Raises
-    ------
-    InputError
-        An array is missing, has a missing value, or does not fit the rows.
+    Raises InputError: an array is missing, has a missing value, or does not fit the rows.
     """
     if is_frame(given):
         names = [str(key) for key in given.columns]

@@ -47,6 +47,16 @@ class DataSet:
         The record to which the columns were matched (:func:`fcl.model.columns.matched`).
     ignored_columns : int
         Columns of the source that were left out when columns were matched.
+
+    Examples
+    --------
+    >>> data = fcl.open_data(np.eye(3), y=np.array([0, 1, 1]), weights=np.array([1.0, 2.0, 1.0]))
+    >>> data.n_rows, data.target_name
+    (3, 'y')
+    >>> data.target, data.weights
+    (array([0, 1, 1]), array([1., 2., 1.]))
+    >>> data.with_offset([0.5, 0.0, 0.0]).offset
+    array([0.5, 0. , 0. ])
     """
 
     def __init__(
@@ -80,7 +90,27 @@ class DataSet:
     def with_target(
         self, target: np.ndarray | None, weights: np.ndarray | None, target_name: str = "y"
     ) -> DataSet:
-        """The same rows with another target, (n,) or (n, columns), and weights, float64 (n,) or None."""
+        """The same rows with another target and other weights.
+
+        Parameters
+        ----------
+        target : (n,) or (n, columns) of any dtype, or None
+        weights : float64 (n,) or None
+            Sample weights; None for weights of 1.
+        target_name : str
+            Name of the target, for messages.
+
+        Returns
+        -------
+        DataSet
+            It shares the rows, the offset and the covariates.
+
+        Examples
+        --------
+        >>> data = fcl.open_data(np.eye(3), y=None)
+        >>> data.with_target(np.array([0, 1, 1]), None).target
+        array([0, 1, 1])
+        """
         other = copy.copy(self)
         other.target, other.weights, other.target_name = target, weights, target_name
         if target is not self.target:
@@ -89,13 +119,44 @@ class DataSet:
         return other
 
     def with_offset(self, offset: npt.ArrayLike, name: str = "offset") -> DataSet:
-        """The same rows with another offset (n,) or (n, outputs); InputError unless it is finite."""
+        """The same rows with another offset.
+
+        Parameters
+        ----------
+        offset : array of float (n,) or (n, outputs)
+        name : str
+            Name of the offset, for messages.
+
+        Returns
+        -------
+        DataSet
+
+        Raises
+        ------
+        InputError
+            The offset has another shape, or a number that is not finite.
+        """
         other = self.with_target(self.target, self.weights, self.target_name)
         other.offset = check_offset(np.asarray(offset), self.n_rows, name)
         return other
 
     def with_covariates(self, covariates: Any) -> DataSet:
-        """The same rows with other covariates: an array (n,) or (n, columns), or a data frame."""
+        """The same rows with other covariates.
+
+        Parameters
+        ----------
+        covariates : array (n,) or (n, columns), or data frame
+            As for :func:`fcl.open_data`.
+
+        Returns
+        -------
+        DataSet
+
+        Raises
+        ------
+        InputError
+            The covariates do not fit the rows, or have a missing value.
+        """
         other = self.with_target(self.target, self.weights, self.target_name)
         other.covariates = read_covariates(None, covariates, self.rows)
         names = [array.name for array in other.covariates]

@@ -25,10 +25,7 @@ _CHECKSUM = 4
 class DeflatedChunks:
     """The chunks of a dataset whose last filters are gzip and perhaps a checksum.
 
-    Parameters
-    ----------
-    dataset : h5py.Dataset
-        With chunks.
+    dataset : with chunks.
     """
 
     def __init__(self, dataset: Any) -> None:

@@ -107,6 +107,7 @@ def open_data(
     Returns
     -------
     DataSet
+        The rows, which stay where they are stored.
 
     Raises
     ------
@@ -115,6 +116,17 @@ def open_data(
         cannot use; the message names file and array.
     StoreError
         An object store failed, or cannot be reached.
+
+    Examples
+    --------
+    >>> X, y = np.eye(3), np.array([0, 1, 1])
+    >>> fcl.open_data(X, y=y)
+    <DataSet arrays in memory: (3, 3) float64>
+    >>> import zarr
+    >>> group = zarr.open_group("train.zarr", mode="w")
+    >>> group["counts"], group["label"] = X, y
+    >>> fcl.open_data("train.zarr", x="counts", y="label").target
+    array([0, 1, 1])
     """
     container: Container | None = None
     name = "arrays in memory"
@@ -293,14 +305,9 @@ def open_columns(
 ) -> dict[str, RowReader[np.ndarray]]:
     """Open columns by name in a Zarr group, an HDF5 file or a folder; missing columns are skipped.
 
-    Parameters
-    ----------
-    source : mapping
-        As ``DataSet.source`` has it: ``source``, and ``storage_options`` if there are any.
-    paths : mapping of str to str
-        Name -> path of an array, or of a group that is a column of a table.
-    n_rows : int
-        Columns of another length are left out.
+    source : as ``DataSet.source`` has it: ``source``, and ``storage_options`` if there are any.
+    paths : mapping of str to str, name -> path of an array, or of a group that is a column of a table.
+    n_rows : columns of another length are left out.
     """
     place = split_group(source["source"], source.get("storage_options"))
     container = _open_container(*place)

@@ -45,19 +45,10 @@ def encode_softmax(
 ) -> tuple[Floats, tuple[Label, ...]]:
     """Encode classes as codes 0 .. K - 1, sorted by label: float64 (n,), and the labels.
 
-    Parameters
-    ----------
-    values : (n,) or (n, 1)
-        Labels of any kind.
-    name : str
-        Name of the array, for messages.
-    known : sequence, optional
-        The classes of a model; None: those that occur.
+    values : (n,) or (n, 1), labels of any kind.
+    known : the classes of a model; None: those that occur.
 
-    Raises
-    ------
-    InputError
-        Fewer than two classes, a label that is not finite, or an unknown class.
+    Raises InputError: fewer than two classes, a label that is not finite, or an unknown class.
     """
     codes, labels = encode_classes(values, name, known)
     if known is None and len(labels) < 2:
@@ -76,19 +67,11 @@ def number_columns(
 ) -> Floats:
     """One or more numeric targets as float64 (n, m).
 
-    Parameters
-    ----------
     values : (n,) or (n, m)
-    name : str
-    width : int, optional
-        The expected number of columns; None for any number from 1.
-    rows : int64 (n,), optional
-        Numbers of the rows, for messages; by default from 0.
+    width : the expected number of columns; None for any number from 1.
+    rows : int64 (n,), optional, numbers of the rows, for messages; by default from 0.
 
-    Raises
-    ------
-    InputError
-        Another shape, or a target that is not a finite number; the message names row and column.
+    Raises InputError: another shape, or a target that is not a finite number.
     """
     columns = _columns(values, name, width, "numbers")
     single = columns.shape[1] == 1
@@ -107,19 +90,11 @@ def encode_multilabel(
 ) -> Floats:
     """Encode indicators 0 and 1 as -1 and +1, float64 (K, n), C-contiguous.
 
-    Parameters
-    ----------
     values : bool or numbers (n, K)
-    name : str
-    width : int, optional
-        The expected number of columns; None for any number from 1.
-    advice : str
-        What to do for numbers, for messages.
+    width : the expected number of columns; None for any number from 1.
+    advice : what to do for numbers, for messages.
 
-    Raises
-    ------
-    InputError
-        Another shape, or a value other than 0 and 1; the message names row and column.
+    Raises InputError: another shape, or a value other than 0 and 1.
     """
     columns = _columns(values, name, width, "0 and 1")
     wrong = (columns != 0) & (columns != 1)
@@ -136,14 +111,7 @@ def encode_multilabel(
 def constant_labels(columns: np.ndarray, name: str, names: Sequence[str] | None) -> str:
     """A warning that names the labels that all rows have or that none has; "" without any.
 
-    Parameters
-    ----------
-    columns : numbers (K, n)
-        Above 0 where a training row has the label.
-    name : str
-        Of the target.
-    names : sequence of str, optional
-        Of the columns.
+    columns : numbers (K, n), above 0 where a training row has the label.
     """
     share = (columns > 0).mean(axis=1)
     found = [
@@ -206,20 +174,11 @@ def refuse_absent_classes(codes: np.ndarray, labels: Sequence[Label], name: str)
 def check_class_count(n_classes: int, n_rows: int, memory: int, group: bool, name: str) -> None:
     """Refuse more than MOST_CLASSES classes if the budget cannot hold their margins.
 
-    Parameters
-    ----------
-    n_classes, n_rows : int
-    memory : int
-        The budget in bytes.
-    group : bool
-        Whether a feature is in or out for all classes; the plan of the memory then decides.
-    name : str
-        Of the target, for the message.
+    memory : the budget in bytes.
+    group : whether a feature is in or out for all classes; the plan of the memory then decides.
 
-    Raises
-    ------
-    BudgetError
-        The message and ``smallest`` name the bytes that margins, residuals and curvatures need.
+    Raises BudgetError: the message and ``smallest`` name the bytes that margins, residuals and curvatures
+        need.
     """
     needed = _CLASS_BYTES * n_classes * n_rows
     if n_classes > MOST_CLASSES and not group and needed > memory:

@@ -40,29 +40,18 @@ SMALL_FILE = 1 << 28
 class PreparedRows:
     r"""Records and side arrays of row blocks, in memory or in a scratch file.
 
-    Parameters
-    ----------
-    n_rows, block_rows : int
-        Number of rows, and rows per block (the last block may have fewer).
-    record_shape : tuple of int
-        Shape of the uint8 record of a block.
-    scratch : path or None
-        None keeps everything in memory, a folder in an unlinked file there.
-    records : uint8 (blocks, \*record_shape) or None
-        Memory for the records that another object owns.
-    file, file_start : int or None, int
-        Descriptor of a file that another object owns, and the position of the records in it; it is not
-        closed here.
-    load_sides : callable or None
-        Returns the side arrays of a block that was prepared elsewhere. Large ones of a file are loaded
-        again for each request.
-    checksums : uint64 (blocks,) or None
-        Checksums that another object owns; :meth:`commit` updates them in place.
+    n_rows, block_rows : number of rows, and rows per block (the last block may have fewer).
+    record_shape : shape of the uint8 record of a block.
+    scratch : None keeps everything in memory, a folder in an unlinked file there.
+    records : uint8 (blocks, \*record_shape) or None, memory for the records that another object owns.
+    file, file_start : descriptor of a file that another object owns, and the position of the records in
+        it; it is not closed here.
+    load_sides : returns the side arrays of a block that was prepared elsewhere. Large ones of a file are
+        loaded again for each request.
+    checksums : uint64 (blocks,) or None, checksums that another object owns; :meth:`commit` updates them
+        in place.
 
-    Raises
-    ------
-    InputError
-        The scratch folder has no room for the records, or cannot be written to.
+    Raises InputError: the scratch folder has no room for the records, or cannot be written to.
     """
 
     def __init__(

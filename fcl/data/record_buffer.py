@@ -14,11 +14,7 @@ Fill = Callable[[int, int, memoryview], None]
 class RecordBuffer:
     """Reads parts of records from a file, and keeps as many as fit.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of a record, which is uint8. Parts are ranges of the first axis.
-    n_records : int
+    shape : shape of a record, which is uint8. Parts are ranges of the first axis.
     """
 
     def __init__(self, shape: tuple[int, ...], n_records: int) -> None:

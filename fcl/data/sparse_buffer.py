@@ -10,16 +10,11 @@ from fcl.data.sparse import SparseRows
 class SparseBuffer:
     """Collects the rows of a block part by part.
 
-    Parameters
-    ----------
-    n_rows, room : int
-        Numbers of rows and of entries for which there is room.
-    like : SparseRows
-        A part; the block gets the dtype of its indices, and its columns.
-    dtype : dtype
-        Of the entries.
-    in_place : bool
-        Whether parts are views of arrays in memory: those that follow each other there are not copied.
+    n_rows, room : numbers of rows and of entries for which there is room.
+    like : a part; the block gets the dtype of its indices, and its columns.
+    dtype : of the entries.
+    in_place : whether parts are views of arrays in memory: those that follow each other there are not
+        copied.
     """
 
     def __init__(

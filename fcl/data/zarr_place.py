@@ -24,14 +24,9 @@ _ONE_THREAD = {"async.concurrency": 1, "threading.max_workers": 1}
 class ZarrPlace(ABC):
     """The storage of a Zarr store.
 
-    Attributes
-    ----------
-    hint : str
-        What to do if there is no Zarr group, for a message.
-    config : dict
-        Settings of zarr while it reads.
-    lists : bool
-        Whether the members of groups can be listed.
+    hint : what to do if there is no Zarr group, for a message.
+    config : settings of zarr while it reads.
+    lists : whether the members of groups can be listed.
     """
 
     hint = ""

@@ -123,6 +123,7 @@ def certify(
     Returns
     -------
     Optimality
+        Objective, bounds and gaps, and the features that break their optimality conditions most.
 
     Raises
     ------
@@ -130,6 +131,17 @@ def certify(
         The model is no linear model of one output (models of fcl may have several), or does not fit the
         data; an option is wrong; or ``bound`` is of another problem. ``BudgetError``, a subclass, names
         the smallest budget that works.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = X[:, 0] - X[:, 3]
+    >>> from sklearn.linear_model import Lasso
+    >>> lasso = Lasso(alpha=0.1).fit(X, y)
+    >>> data = fcl.open_data(X, y=y)
+    >>> found = fcl.certify((lasso.coef_, lasso.intercept_), data, alpha=0.2, loss="squared")
+    >>> found.gap < 1e-2, found.n_active
+    (True, 2)
     """
     arguments = dict(locals())
     check_data_set("data", data)

@@ -80,6 +80,16 @@ class Optimality:
         Whether the model was trained on these data; None if the file does not say.
     model : Model or None
         The model with the best intercept and this certificate, if it was asked for.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> found = fcl.certify(([1.0, 0.0, 0.0, -1.0, 0.0], 0.0), data, C=1.0)
+    >>> round(found.objective, 3), found.bound < found.objective
+    (68.626, True)
+    >>> [violator.feature for violator in found.violators[:2]]
+    ['x3', 'x0']
     """
 
     C: float

@@ -57,6 +57,18 @@ class TrainResult:
         The time that ``max_time`` limits: since the first pass began, without that of compiling.
     wall_seconds : float
         The time of the run, to which the parts in ``facts()`` add up.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> result = fcl.train(data, "columns", C=1.0, tol=1e-6)
+    >>> str(result.reason), result.converged
+    ('tolerance', True)
+    >>> len(result.history) == result.passes
+    True
+    >>> result.model.n_active
+    3
     """
 
     model: Model
@@ -84,6 +96,14 @@ class TrainResult:
         """How training ended, what is proved about the model, and what it took.
 
         validation : scores of the model by name, which the lines show too.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+        >>> facts = fcl.train(data, "columns", C=1.0).facts()
+        >>> [fact.name for fact in facts][:4]
+        ['stopped', 'objective', 'bound', 'gap']
         """
         passes = passes_text(self.passes, self.model.history)
         time = time_fact(parts_of(self.wall_seconds, self.seconds))

@@ -56,6 +56,7 @@ def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan
     Returns
     -------
     Plan
+        ``parts`` are the pairs (what, bytes) that the job would take, ``budget`` the limit.
 
     Raises
     ------
@@ -63,6 +64,14 @@ def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan
         Data or options are unusable.
     BudgetError
         The budget is too small; the message names the smallest one that works.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> plan = fcl.plan_training(data, "products:degree=2", C=1.0, memory="1GiB")
+    >>> plan.budget, sum(size for name, size in plan.parts) <= plan.budget
+    (1073741824, True)
     """
     given = signature(train).bind(data, features, **arguments)
     given.apply_defaults()
@@ -140,14 +149,6 @@ def train(
         families too large to look at every feature (k-mers, products, bags that are searched), with
         ``standardize`` and with several outputs; for up to 10,000 features any limits, except with these
         two. Not with ``group`` or ``softmax``. Intercept and covariates have no limits.
-    standardize : bool
-        Penalise sd_j w_j instead of w_j, as glmnet does by default: sd_j is the standard deviation of
-        feature j over the training rows, weighted by sample times class weights, in the population form.
-        Weights, names and predictions stay in the units of the data; constant features are left out.
-        Available for ``columns``, ``hinges``, ``fourier`` with a number of features, and classes that
-        make all their columns; an extra pass over the rows measures the features first. Without
-        ``standardize``, a ``ScaleWarning`` names columns whose standard deviations, on a sample of 2,000
-        rows, differ by a factor above 10^4.
     loss : str
         For two labels: ``logistic``, ``squared_hinge``. For more: ``softmax``, one model of all classes,
         with weights (features, K), whose probabilities sum to 1. For numbers: ``squared``, (y - m)^2
@@ -161,6 +162,14 @@ def train(
     group : bool
         With several outputs, penalise the Euclidean norm of a feature's K weights instead of their L1
         norm: a feature has a weight in all outputs or in none.
+    standardize : bool
+        Penalise sd_j w_j instead of w_j, as glmnet does by default: sd_j is the standard deviation of
+        feature j over the training rows, weighted by sample times class weights, in the population form.
+        Weights, names and predictions stay in the units of the data; constant features are left out.
+        Available for ``columns``, ``hinges``, ``fourier`` with a number of features, and classes that
+        make all their columns; an extra pass over the rows measures the features first. Without
+        ``standardize``, a ``ScaleWarning`` names columns whose standard deviations, on a sample of 2,000
+        rows, differ by a factor above 10^4.
     class_weight : None, "balanced" or mapping of label to weight > 0
         Multiplies the sample weights of each class (by 1 for a class that is not named); "balanced" gives
         all classes the same total weight. For classification only; ``alpha`` refers to the sample
@@ -261,6 +270,23 @@ def train(
         ``checkpoint`` is set.
     FclError
         A process could not be started, or raised an exception (``processes``).
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> result = fcl.train(data, "columns", C=1.0)
+    >>> result.converged, result.certificate.gap <= 1e-3
+    (True, True)
+    >>> [row.feature for row in result.model.describe()]
+    ['x3', 'x0', 'x2']
+
+    Regression on splines, beside a covariate without a penalty:
+
+    >>> data = fcl.open_data(X, y=np.abs(X[:, 1]) + X[:, 2], covariates=X[:, 2:3])
+    >>> model = fcl.train(data, fcl.Hinges(n=3), alpha=0.1, loss="squared").model
+    >>> [row.feature for row in model.describe()]
+    ['max(0, -0.132105 - x1) / 0.941', 'max(0, x1 + 0.132105) / 0.941']
     """
     given = dict(locals())  # the arguments by name
     warn = flag("warn", warn)

@@ -342,6 +342,18 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         Columns of X, or letters of a window.
     feature_names_in_ : object (n_features_in_,)
         Names of the columns of X, if it was a data frame.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = np.where(X[:, 0] > X[:, 3], "yes", "no")
+    >>> model = fcl.FCLClassifier(alpha=0.01).fit(X, y)
+    >>> model.converged_, model.feature_keys_
+    (True, array([0, 2, 3]))
+    >>> model.predict(X[1:4])
+    array(['yes', 'no', 'no'], dtype='<U3')
+    >>> model.score(X, y) > 0.95
+    True
     """
 
     _joins_classes = True

@@ -50,8 +50,12 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, Onl
         Factors of the sample weights of each class, 1 for classes not named. ``alpha`` refers to the
         weights before, as far as the rows of the first call tell; "balanced" needs all rows, and is for
         ``fit``.
-    others
-        As in ``fcl online``; see :class:`fcl.online.OnlineOptions`.
+    method
+        As in :func:`fcl.train_online`.
+    power, step, period, theta, truncation, average, l1_ratio
+        As in :class:`fcl.online.OnlineOptions`.
+    batch, radius, weights, gamma, max_weight, rates
+        As in :class:`fcl.online.OnlineOptions`.
 
     Attributes
     ----------
@@ -64,6 +68,16 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, Onl
     learners_ : list of Learner
     n_features_in_, feature_names_in_
         Columns of X, and their names if X is a data frame.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = X[:, 0] > X[:, 3]
+    >>> model = fcl.FCLOnlineClassifier(alpha=0.01)
+    >>> for part in np.split(np.arange(200), 4):
+    ...     model = model.partial_fit(X[part], y[part], classes=[False, True])
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     _: KW_ONLY
@@ -154,7 +168,26 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, Onl
 class FCLOnlineRegressor(OnlineParameters, RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     """L1-regularised least squares, learnt row by row, with ``partial_fit`` for streams.
 
-    Parameters and attributes are as in :class:`FCLOnlineClassifier`, without ``loss`` and ``classes_``.
+    The problem is that of :class:`FCLRegressor` at C = 1 / (alpha S), where S is the sum of the sample
+    weights.
+
+    Parameters
+    ----------
+    others
+        As in :class:`FCLOnlineClassifier`.
+
+    Attributes
+    ----------
+    coef_, intercept_, models_, learners_, n_features_in_, feature_names_in_
+        As in :class:`FCLOnlineClassifier`.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = X[:, 0] - 2.0 * X[:, 3]
+    >>> model = fcl.FCLOnlineRegressor(alpha=0.01).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     _losses = ("squared",)

@@ -92,6 +92,16 @@ class FCLRegressor(GroupParameters, FitParameters, Regressor):
         As in :class:`FCLClassifier`.
     n_features_in_, feature_names_in_
         As in :class:`FCLClassifier`.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = X[:, 0] - 2.0 * X[:, 3]
+    >>> model = fcl.FCLRegressor(alpha=0.1, tol=1e-9).fit(X, y)
+    >>> model.get_feature_names_out(), model.coef_.round(2)
+    (array(['x0', 'x3'], dtype=object), array([ 0.94, -1.96]))
+    >>> model.score(X, y) > 0.99
+    True
     """
 
     _joint_losses = ("squared",)

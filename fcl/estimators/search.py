@@ -68,6 +68,16 @@ class FCLClassifierCV(PathParameters, GroupParameters, Classifier):
         the cross-validated score of the refit.
     classes_, coef_, intercept_ and others
         As in :class:`FCLClassifier`, of the chosen model or its refit.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = X[:, 0] > X[:, 3]
+    >>> model = fcl.FCLClassifierCV(alphas=5, cv=3).fit(X, y)
+    >>> model.scores_.shape, model.feature_keys_
+    ((3, 5), array([0, 3]))
+    >>> float(model.alpha_) in model.alphas_
+    True
     """
 
     _joins_classes = True
@@ -95,4 +105,12 @@ class FCLRegressorCV(PathParameters, Regressor):
         As in :class:`FCLClassifierCV`.
     coef_, intercept_ and others
         As in :class:`FCLRegressor`, of the chosen model or its refit.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = X[:, 0] - 2.0 * X[:, 3]
+    >>> model = fcl.FCLRegressorCV(alphas=[1.0, 0.1, 0.01], cv=3).fit(X, y)
+    >>> float(model.alpha_), model.coef_.round(1)
+    (0.01, array([ 1., -2.]))
     """

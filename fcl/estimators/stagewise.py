@@ -89,8 +89,7 @@ class _Stagewise(RowEstimator):
         return self
 
     def _set_outputs(self, training: Training) -> None:
-        """Set what is known about the outputs."""
-        raise NotImplementedError
+        """Set what is known about the classes of a classifier."""
 
     def _settings(self) -> Settings:
         """Validate the parameters; raises InputError that names the first wrong one."""
@@ -171,6 +170,16 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         Relative gap to the joint optimum, if ``certify`` is set.
     n_features_in_, feature_names_in_
         Columns of X, and their names if X is a data frame.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = (X[:, 0] > 0) + (X[:, 3] > 1)
+    >>> model = fcl.StagewiseClassifier("fourier:n=200", block=50, validation_fraction=0).fit(X, y)
+    >>> model.n_iter_, model.classes_
+    (12, array([False,  True]))
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     _: KW_ONLY
@@ -224,6 +233,14 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
     ----------
     model_, n_iter_, history_, dual_gap_, n_features_in_, feature_names_in_
         As in :class:`StagewiseClassifier`.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = X[:, :2] + X[:, 3:]
+    >>> model = fcl.StagewiseRegressor(block=2, certify=True).fit(X, y)
+    >>> model.predict(X[:3]).shape, model.dual_gap_ < 0.1
+    ((3, 2), True)
     """
 
     _classifies = False

@@ -52,14 +52,9 @@ class BitColumns:
 class BitBlocks(Sequence[BitColumns]):
     """Binary columns on all row blocks, in one array, which can be stored in one call.
 
-    Parameters
-    ----------
-    bits : uint64 (blocks, >= c, words)
-        As in :class:`BitColumns`; the last block may need fewer words.
-    c : int
-        Number of columns.
-    n_rows, block_rows : int
-        Rows in all, and of each block but the last.
+    bits : uint64 (blocks, >= c, words), as in :class:`BitColumns`; the last block may need fewer words.
+    c : number of columns.
+    n_rows, block_rows : rows in all, and of each block but the last.
     """
 
     def __init__(self, bits: npt.NDArray[np.uint64], c: int, n_rows: int, block_rows: int) -> None:
@@ -172,12 +167,7 @@ class MeasuringPricer(Protocol):
     def measure(self, s: Floats, parts: range) -> None:
         """Measure the standard deviations of the features of some parts over all rows.
 
-        Parameters
-        ----------
-        s : float64 (n_rows,)
-            Weights of the rows, above 0.
-        parts : range
-            Parts of the family.
+        s : float64 (n_rows,), weights of the rows, above 0.
         """
 
 

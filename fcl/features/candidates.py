@@ -34,16 +34,9 @@ class Collector:
     Ties are broken by id: the smaller ids are kept. A search may skip features whose bound is at most
     :attr:`edge`.
 
-    Parameters
-    ----------
-    query : PriceQuery
-    keep : int
-        Number of candidates to keep.
-    searched : bool
-        Whether features may be skipped. Skipped features contribute no excess; a level so low that every
-        feature has an excess makes the excess of the part infinite.
-    reach : float
-        Bound on |phi_ij| / f_j, if one bound holds for all features.
+    searched : whether features may be skipped. Skipped features contribute no excess; a level so low that
+        every feature has an excess makes the excess of the part infinite.
+    reach : bound on |phi_ij| / f_j, if one bound holds for all features.
     """
 
     def __init__(
@@ -166,17 +159,8 @@ class Heaps:
 
     The parts of a family that are priced one after another share the arrays.
 
-    Parameters
-    ----------
-    query : PriceQuery
-    keep : int
-        Number of candidates to keep in each part.
-    step : float
-        Step of the sums.
-    reach : float
-        Bound on |phi_ij|.
-    n_parts : int
-        Number of parts.
+    keep : number of candidates to keep in each part.
+    reach : bound on |phi_ij|.
     """
 
     def __init__(

@@ -90,6 +90,14 @@ class Fourier(Generator):
     pca : int or None
         Number of principal components, learned from up to 20,000 rows, that take the place of the
         centred (or with ``standardise=True`` standardised) inputs. None: the inputs as they are.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=np.cos(2.0 * X[:, 0]))
+    >>> result = fcl.train(data, fcl.Fourier(n=500, gamma=0.5), alpha=0.01, loss="squared")
+    >>> result.converged, result.certificate.n_priced
+    (True, 500)
     """
 
     rows = "numbers"

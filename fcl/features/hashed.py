@@ -155,11 +155,7 @@ class HashedPricer(GeneratedPricer):
 class HashedFamily(GeneratedFamily):
     """A family bound to the rows of a data set, hashed.
 
-    Attributes
-    ----------
-    inner : Family
-        The family whose features share the places.
-    bits : int
+    inner : the family whose features share the places.
     """
 
     penalty_factors = Family.penalty_factors  # all are 1

@@ -57,6 +57,14 @@ class Hinges(Generator):
     Quantiles and standard deviations are of up to 65,536 training rows, without their weights. Of a
     column whose mean is more than 16 times its standard deviation, a constant near the mean is
     subtracted, which the description shows.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=np.maximum(X[:, 1], 0.0))
+    >>> model = fcl.train(data, fcl.Hinges(n=3), alpha=0.02, loss="squared").model
+    >>> model.family.n_features, model.describe(1)[0].feature
+    (35, 'max(0, x1 + 0.132105) / 0.941')
     """
 
     rows = "numbers"

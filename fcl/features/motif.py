@@ -9,16 +9,10 @@ from dataclasses import dataclass
 class Motif:
     """A pattern of letters, and where in the window it may occur.
 
-    Attributes
-    ----------
-    pattern : str
-        A, C, G, T, or ``.`` for any letter; neither the first nor the last is ``.``.
-    start : int or None
-        0-based position in the window of the first letter; None: anywhere.
-    origin : int
-        Position in the window that descriptions call 0.
-    both_strands : bool
-        Whether the reverse complement of the pattern counts, too.
+    pattern : A, C, G, T, or ``.`` for any letter; neither the first nor the last is ``.``.
+    start : 0-based position in the window of the first letter; None: anywhere.
+    origin : position in the window that descriptions call 0.
+    both_strands : whether the reverse complement of the pattern counts, too.
     """
 
     pattern: str

@@ -53,6 +53,13 @@ class Columns(Generator):
     ----------
     factors : list of float or None
         Penalty factor of each column, above 0; ``inf`` excludes the column. None: 1 for all columns.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0], [3.0, 0.0]])
+    >>> data = fcl.open_data(X, y=np.array([0.0, 1.0, 2.0, 3.0]))
+    >>> fcl.train(data, fcl.Columns(factors=[1.0, np.inf]), C=1.0, loss="squared").model.ids
+    array([0])
     """
 
     rows = "any"

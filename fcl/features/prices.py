@@ -59,14 +59,10 @@ class RowVector:
     stay in the domain of the dual and are a dual point themselves, so that bounds derived from them need
     no error term.
 
-    Parameters
-    ----------
     values : float64 (n_rows,)
-    step : float
-        A power of two, or 0 to leave the values as they are.
-    units : int64 (n_rows,), optional
-        Buffer that receives the values in steps, so that kernels that read them many times need not
-        convert them each time.
+    step : a power of two, or 0 to leave the values as they are.
+    units : int64 (n_rows,), optional, buffer that receives the values in steps, so that kernels that read
+        them many times need not convert them each time.
     """
 
     def __init__(
@@ -141,33 +137,19 @@ class Box:
 class PriceQuery:
     """The question that a pass puts to a family.
 
-    Attributes
-    ----------
-    parts : range
-        Parts of the family to price.
-    watched : int64 (k,)
-        Features whose sums are requested. They are never candidates: near the optimum the cached
-        features, whose slope is about 1, would otherwise fill all the places.
-    threshold : float
-        Features with |g_j| / f_j up to this need not be candidates.
-    level : float or None
-        Level of :attr:`Prices.excess`; None if the excess is not needed.
-    imbalance : float
-        |sum_i r_i| if the residuals will be balanced to a sum of 0, else 0. Balancing changes g_j by at
-        most this times the largest |phi_ij|.
-    number : int
-        Number of the pass, which determines the features that a sampled family draws.
-    find : bool
-        Whether to find candidates; if False, only the watched sums are made.
-    power : int
-        Power of the feature's values in the watched sums; 0 sums over the rows where the feature is
+    watched : int64 (k,), features whose sums are requested. They are never candidates: near the optimum
+        the cached features, whose slope is about 1, would otherwise fill all the places.
+    threshold : features with |g_j| / f_j up to this need not be candidates.
+    level : level of :attr:`Prices.excess`; None if the excess is not needed.
+    imbalance : |sum_i r_i| if the residuals will be balanced to a sum of 0, else 0. Balancing changes g_j
+        by at most this times the largest |phi_ij|.
+    number : number of the pass, which determines the features that a sampled family draws.
+    find : whether to find candidates; if False, only the watched sums are made.
+    power : power of the feature's values in the watched sums; 0 sums over the rows where the feature is
         not 0. Must be 1 with ``find``.
-    n_outputs : int
-        Number of outputs that are priced together, which share the memory for sums.
-    side : int
-        1 if weights cannot be below 0, so that only negative g_j count, -1 for the opposite, else 0.
-    box : Box or None
-        Limits of all weights, one of them finite and not 0; only for families that visit every feature.
+    n_outputs : number of outputs that are priced together, which share the memory for sums.
+    side : 1 if weights cannot be below 0, so that only negative g_j count, -1 for the opposite, else 0.
+    box : limits of all weights, one of them finite and not 0; only for families that visit every feature.
     """
 
     parts: range
@@ -299,16 +281,9 @@ class Pricer(Protocol):
 
         The sums may lie in buffers of the pricer; they are valid until the next call of this method.
 
-        Parameters
-        ----------
-        request : object
-            A request that :meth:`scan` yielded.
-        rows : RowVector
-            The numbers of all rows, such as residuals.
-        blocks : range
-            Row blocks to sum over.
-        progress : callable
-            Called with the completed share of this call, from 0 to 1.
+        rows : the numbers of all rows, such as residuals.
+        blocks : row blocks to sum over.
+        progress : called with the completed share of this call, from 0 to 1.
         """
 
     def merge(self, sums: Any, more: Any) -> Any:
@@ -319,11 +294,7 @@ class Pricer(Protocol):
 
         Yields (request, share of the work done before it, share done after it).
 
-        Parameters
-        ----------
-        query : PriceQuery
-        step : float
-            Step of the rows' numbers, see :class:`RowVector`.
+        step : step of the rows' numbers, see :class:`RowVector`.
         """
 
 

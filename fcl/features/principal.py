@@ -17,25 +17,14 @@ MOST_COEFFICIENTS = 1 << 20
 def principal_axes(sample: Floats, mean: Floats, scale: Floats, k: int, option: str) -> Floats:
     """The k directions of largest variance of ``(sample - mean) / scale``.
 
-    Parameters
-    ----------
     sample : float64 (n, m)
-    mean, scale : float64 (m,)
-        ``mean`` holds the means of the columns.
-    k : int
-    option : str
-        Name of the option that k is, for errors.
+    mean, scale : float64 (m,), ``mean`` holds the means of the columns.
+    option : name of the option that k is, for errors.
 
-    Returns
-    -------
-    float64 (k, m)
-        Orthonormal rows, by falling variance; the largest coefficient of each of them is positive. The
-        same sample gives the same bits for any number of threads.
+    Returns float64 (k, m): orthonormal rows, by falling variance; the largest coefficient of each of them
+        is positive. The same sample gives the same bits for any number of threads.
 
-    Raises
-    ------
-    InputError
-        The sample varies in fewer than k directions, or k m is too large to be stored.
+    Raises InputError: the sample varies in fewer than k directions, or k m is too large to be stored.
     """
     n, m = sample.shape
     if k * m > MOST_COEFFICIENTS:

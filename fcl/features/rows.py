@@ -30,14 +30,9 @@ FIRST_BATCH, MOST_BATCH = 16, 4096
 class RowChunk:
     """Some rows as a CSR matrix of their nonzero features.
 
-    Attributes
-    ----------
-    indptr : int64 (n + 1,)
-        From 0 to the number of entries.
-    ids : int32 or int64 (entries,)
-        Features, distinct within a row, in any order.
-    values : float32 or float64 (entries,)
-        Values of the features.
+    indptr : int64 (n + 1,), from 0 to the number of entries.
+    ids : int32 or int64 (entries,), features, distinct within a row, in any order.
+    values : float32 or float64 (entries,), values of the features.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -63,12 +58,8 @@ class RowLister(ABC):
         A row with more features is a chunk of its own. Chunks of writeable arrays; each is valid until
         the next is requested.
 
-        Parameters
-        ----------
-        raw : array or SparseRows
-            Raw rows, as :meth:`fcl.features.base.Family.read_rows` yields them.
-        order : int64 (m,), optional
-            The rows to list, in this order; None: all rows in order.
+        raw : array or SparseRows, raw rows, as :meth:`fcl.features.base.Family.read_rows` yields them.
+        order : int64 (m,), optional, the rows to list, in this order; None: all rows in order.
         """
 
     def most_listed(self, n_rows: int) -> int | None:
@@ -81,13 +72,7 @@ class RowLister(ABC):
 
 
 class BufferedView(RowLister):
-    """A view that knows how many features a row may have before it lists them.
-
-    Parameters
-    ----------
-    n_features : int
-        Number of features of the family.
-    """
+    """A view that knows how many features a row may have before it lists them."""
 
     def __init__(self, n_features: int) -> None:
         self._id_type = id_type(n_features)

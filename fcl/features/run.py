@@ -72,20 +72,11 @@ def run(
 ) -> Prices:
     """Price in this process.
 
-    Parameters
-    ----------
-    rows : RowVector, or sequence of K
-        Residuals. With K outputs ``query.imbalance`` may be float64 (K,).
-    blocks : range
-        All row blocks.
-    joining : Joining
-        Needed to find candidates of K outputs.
+    rows : residuals. With K outputs ``query.imbalance`` may be float64 (K,).
+    joining : needed to find candidates of K outputs.
 
-    Returns
-    -------
-    Prices
-        With K outputs gradients are (candidates, K) and watched sums (watched, K); ``largest`` and
-        ``excess`` are about sizes.
+    With K outputs, gradients are (candidates, K) and watched sums (watched, K); ``largest`` and
+    ``excess`` are about sizes.
     """
     if isinstance(rows, RowVector):
         return _run_one(pricer, query, rows, blocks, progress)

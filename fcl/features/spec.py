@@ -46,6 +46,12 @@ class Concat:
         factor > 0 multiplies the penalty of the family's features; the default is 1. All families must
         read the same kind of rows. A nested ``Concat`` is replaced by its members, with factors
         multiplied.
+
+    Examples
+    --------
+    >>> features = fcl.Concat(["columns", (fcl.Products(degree=2), 2.0)])
+    >>> features == fcl.parse_features("columns + products:degree=2 * 2")
+    True
     """
 
     def __init__(self, families: Sequence[Any]) -> None:
@@ -112,6 +118,7 @@ def parse_features(text: str, trusted: Collection[str] | None = None) -> Spec:
     Parameters
     ----------
     text : str
+        The family, in the grammar above.
     trusted : collection of str, optional
         Modules that the text may name if it comes from a file (:func:`family_from_config`). None: the
         user typed the text, so all its modules are trusted.
@@ -119,11 +126,19 @@ def parse_features(text: str, trusted: Collection[str] | None = None) -> Spec:
     Returns
     -------
     Kmers, Bag, Concat or Generator
+        The family, not yet bound to rows.
 
     Raises
     ------
     InputError
         For an unknown family or option, or a class that cannot be imported.
+
+    Examples
+    --------
+    >>> fcl.parse_features("kmers:d=8,origin=70")
+    Kmers(d=8, origin=70)
+    >>> fcl.parse_features("columns + hinges:n=5 * 2")
+    Concat([(Columns(), 1.0), (Hinges(n=5, scale=True), 2.0)])
     """
     members = [_parse_member(part, text, trusted) for part in _PLUS.split(text)]
     if len(members) == 1 and members[0][1] is None:

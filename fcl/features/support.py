@@ -35,12 +35,8 @@ class SupportFamily(DerivedFamily):
     A ridge penalty with these factors is one on sd_j w_j, which does not depend on the features' units.
     The first call of :meth:`pricer` measures the variances over the prepared rows.
 
-    Parameters
-    ----------
-    inner : Family
-        It must price all its features in every pass, in the units of the data.
-    chosen : int64 (k,)
-        Ids of at least one feature, strictly increasing.
+    inner : it must price all its features in every pass, in the units of the data.
+    chosen : int64 (k,), ids of at least one feature, strictly increasing.
     """
 
     def __init__(self, inner: Family, chosen: Ids) -> None:

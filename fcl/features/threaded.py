@@ -49,14 +49,7 @@ class Shares:
 
 
 class _ThreadedPricer:
-    """Pricers of the same family and rows, one for each thread; see :class:`fcl.features.prices.Pricer`.
-
-    Parameters
-    ----------
-    make : callable
-        Makes a pricer.
-    team : Team
-    """
+    """Pricers of the same family and rows, one for each thread (:class:`fcl.features.prices.Pricer`)."""
 
     def __init__(self, make: Callable[[], Pricer], team: Team) -> None:
         self._make, self._team = make, team

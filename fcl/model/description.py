@@ -72,6 +72,14 @@ class DescribedModel(LinearModel):
 
         For several outputs, an :class:`OutputFeature` for each nonzero weight: of all outputs together,
         or of the one whose label (its number from 0, if outputs have no labels) is ``output``.
+
+        Examples
+        --------
+        >>> data = fcl.open_data(["ACG", "ACT", "TCG", "TCT"], y=np.array([1, 1, 0, 0]))
+        >>> for row in fcl.train(data, "kmers:d=1", C=10.0, tol=1e-9).model.describe():
+        ...     print(row.id, row.feature, round(row.weight, 2), row.support)
+        0 A at 0 3.0 2
+        3 T at 0 -2.89 2
         """
         return list(self._described(top, output))
 
@@ -112,6 +120,15 @@ class DescribedModel(LinearModel):
         ------
         InputError
             pandas is not installed.
+
+        Examples
+        --------
+        >>> data = fcl.open_data(["ACG", "ACT", "TCG", "TCT"], y=np.array([1, 1, 0, 0]))
+        >>> frame = fcl.train(data, "kmers:d=1,origin=1", C=10.0, tol=1e-9).model.to_dataframe()
+        >>> frame[["feature", "support", "motif", "position"]]
+           feature  support motif  position
+        0  A at -1        2     A        -1
+        1  T at -1        2     T        -1
         """
         rows = self.describe()
         motifs = [self.family.motif(row.id) for row in rows]

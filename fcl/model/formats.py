@@ -55,6 +55,14 @@ def load_model(
         not trusted.
     StoreError
         An object store failed, or cannot be reached.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> fcl.train(data, "columns", C=1.0).model.save("model.fcl")
+    >>> fcl.load_model("model.fcl").predict(X[1:4])
+    array([ True, False, False])
     """
     path = locate(path, storage_options)
     module, reader = _READERS.get(_format(path), _READERS[FORMAT])

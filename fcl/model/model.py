@@ -92,6 +92,19 @@ class Model(PredictingModel, DescribedModel):
     ------
     InputError
         The arrays or the loss break these rules.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> model = fcl.train(data, "columns", C=1.0, tol=1e-9).model
+    >>> model.ids, model.weights.round(1)
+    (array([0, 2, 3]), array([ 6.4,  0.2, -6.5]))
+    >>> model.predict(X[1:4])
+    array([ True, False, False])
+    >>> model.predict_proba(X[1:3]).round(3)
+    array([[0.001, 0.999],
+           [0.955, 0.045]])
     """
 
     family: Family

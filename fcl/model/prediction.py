@@ -245,6 +245,15 @@ class PredictingModel(LinearModel):
         ------
         InputError
             As from :meth:`iter_margins`; `top` is not a whole number above 0; or `output` is unknown.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+        >>> model = fcl.train(data, "columns", C=1.0).model
+        >>> found = model.explain(X)
+        >>> np.allclose(found.intercept + found.contributions.sum(axis=1), model.margins(X))
+        True
         """
         if output is None:
             self.require_one_output("explain", "name one of them: explain(..., output=label)")
@@ -260,6 +269,14 @@ class PredictingModel(LinearModel):
 
         data : a data set, or a source for :func:`fcl.open_data`; no target is needed.  Raises InputError
         as :meth:`iter_margins` does.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+        >>> model = fcl.train(data, "columns", C=1.0).model
+        >>> np.allclose(model.columns(X) @ model.weights + model.intercept, model.margins(X))
+        True
         """
         from scipy.sparse import csr_array, vstack
 

@@ -61,6 +61,13 @@ def average_precision(
     ------
     ValueError
         Scores hold NaN, or y and scores are not vectors of one length.
+
+    Examples
+    --------
+    >>> fcl.average_precision([0, 1, 0, 1], [0.1, 0.4, 0.35, 0.8])
+    1.0
+    >>> fcl.average_precision([0, 1, 0, 1], [0.1, 0.3, 0.35, 0.8], weights=[1, 1, 2, 1])
+    0.75
     """
     positive, scores = np.asarray(y) > 0, np.asarray(scores, dtype=np.float64)
     if positive.shape != scores.shape or scores.ndim != 1:

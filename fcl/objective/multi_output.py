@@ -15,12 +15,8 @@ MOST_CONFUSED = 256
 class OutputSums(ABC):
     """Sums over rows of K outputs.
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows of weight above 0.
-    weight : float
-        Sum of their weights.
+    n_rows : rows of weight above 0.
+    weight : sum of their weights.
     """
 
     def __init__(self) -> None:
@@ -30,14 +26,9 @@ class OutputSums(ABC):
     def add(self, y: Floats, means: Floats, weights: Floats | None = None) -> None:
         """Add rows.
 
-        Parameters
-        ----------
-        y : float64 (n,) or (n, K)
-            As :func:`fcl.model.labels.encoded_target` returns it.
-        means : float64 (n, K)
-            Probabilities of the classes, or expected numbers.
-        weights : float64 (n,), optional
-            At least 0.
+        y : float64 (n,) or (n, K), as :func:`fcl.model.labels.encoded_target` returns it.
+        means : float64 (n, K), probabilities of the classes, or expected numbers.
+        weights : float64 (n,), optional, at least 0.
         """
         s = np.ones(len(y)) if weights is None else weights
         kept = s > 0.0
@@ -60,13 +51,10 @@ class OutputSums(ABC):
 class ClassScoreSums(OutputSums):
     """Sums over rows of K classes.
 
-    Attributes
-    ----------
-    of_class, right : float64 (K,)
-        Weight of the rows of each class, and of those whose largest probability is of their class.
-    confusion : float64 (K, K) or None
-        Weight of the rows of each class (first axis) by the class of their largest probability; None for
-        more than MOST_CONFUSED classes.
+    of_class, right : float64 (K,), weight of the rows of each class, and of those whose largest
+        probability is of their class.
+    confusion : float64 (K, K) or None, weight of the rows of each class (first axis) by the class of
+        their largest probability; None for more than MOST_CONFUSED classes.
     """
 
     def __init__(self, K: int) -> None:
@@ -106,10 +94,7 @@ class ClassScoreSums(OutputSums):
 class NumberSums(OutputSums):
     """Sums over rows of K numbers.
 
-    Attributes
-    ----------
-    squared_errors : float64 (K,)
-        Weighted sums.
+    squared_errors : float64 (K,), weighted sums.
     """
 
     def __init__(self, K: int) -> None:
@@ -147,10 +132,7 @@ class NumberSums(OutputSums):
 class LabelSums(OutputSums):
     """Sums over rows of K labels, each of which a row has or has not.
 
-    Attributes
-    ----------
-    wrong : float64 (K,)
-        Weight of the rows whose probability of the label is on the wrong side of 1/2.
+    wrong : float64 (K,), weight of the rows whose probability of the label is on the wrong side of 1/2.
     """
 
     def __init__(self, K: int) -> None:

@@ -48,12 +48,9 @@ def fit_unpenalised(
 
     Adds Z x to the margins ``m``, float64 (n,), of a :class:`fcl.objective.SingleOutput`.
 
-    Parameters
-    ----------
-    slope, floor : float64 (n_free,), optional
-        Slopes and curvatures (>= 0) of further terms; by default 0.
-    guess : float
-        Where the search for the best constant begins.
+    slope, floor : float64 (n_free,), optional, slopes and curvatures (>= 0) of further terms; by default
+        0.
+    guess : where the search for the best constant begins.
     """
     x = np.zeros(objective.n_free)
     slope, floor = x if slope is None else slope, x if floor is None else floor
@@ -156,10 +153,7 @@ def check_null(objective: Any, m: Floats, v: Floats) -> None:
     Each output whose loss is separate is checked by itself.  m, v : margins and coefficients of the null
     model.
 
-    Raises
-    ------
-    InputError
-        No finite coefficients are optimal, or the covariates fit the targets exactly.
+    Raises InputError: no finite coefficients are optimal, or the covariates fit the targets exactly.
     """
     if objective.outputs and objective.separate:
         for part, own, x in zip(objective.parts, m, v.reshape(len(m), -1), strict=True):

@@ -25,12 +25,8 @@ class NonzeroTruncatedGradient(TruncatedGradient):
     The weights have the bits of the dense table; rows take more time. A feature enters when a row moves
     its weight away from 0; where the table is full, features whose weights are truncated to 0 leave.
 
-    Attributes
-    ----------
-    keys : int64 (capacity,)
-        Feature of each entry, -1 for free ones.
-    table : (capacity, 2)
-        As the dense one, by entries.
+    keys : int64 (capacity,), feature of each entry, -1 for free ones.
+    table : (capacity, 2), as the dense one, by entries.
     """
 
     def __init__(

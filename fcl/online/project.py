@@ -46,6 +46,7 @@ def project_simplex(v: npt.ArrayLike, z: float = 1.0) -> Floats:
 
     Examples
     --------
+    >>> from fcl.online import project_simplex
     >>> project_simplex([0.5, 1.0, -2.0])
     array([0.25, 0.75, 0.  ])
     """
@@ -99,6 +100,7 @@ def project_l1_ball(
 
     Examples
     --------
+    >>> from fcl.online import project_l1_ball
     >>> project_l1_ball([3.0, -2.0, 0.5], 2.0)
     array([ 1.5, -0.5,  0. ])
     """

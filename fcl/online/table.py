@@ -40,10 +40,7 @@ _HEADER = "table.json"
 class WeightGrid:
     """The numbers k 2^-m with |k| < 2^(n + m): Qn.m of 1 + n + m bits, from 4 to 32.
 
-    Attributes
-    ----------
-    n, m : int
-        Bits before and behind the point.
+    n, m : bits before and behind the point.
     """
 
     n: int

@@ -36,13 +36,9 @@ _SAVED = schema.record(passes=schema.whole(), weights=schema.text)
 class VectorLearner(Learner):
     """A learner with a vector of weights, and one of another dtype.
 
-    Attributes
-    ----------
-    grid : WeightGrid or None
-        Of the weights; None for float numbers.
+    grid : of the weights; None for float numbers.
     weights : int8, int16 or int32 in steps of the grid, or float32 or float64 (p,)
-    others : (p,) or (0,)
-        What else the learner keeps of a feature: numbers of at least 0.
+    others : (p,) or (0,), what else the learner keeps of a feature: numbers of at least 0.
     """
 
     def __init__(

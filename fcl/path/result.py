@@ -218,6 +218,17 @@ class PathResult:
         Scores of nested cross-validation, if there are outer folds.
     checkpoint_failed : bool
         Whether ``folder`` lacks the last points or the choice, since they could not be written.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> valid = fcl.open_data(-X, y=X[:, 0] < X[:, 3])
+    >>> path = fcl.train_path(data, "columns", points=4, C_max=1.0, valid=valid)
+    >>> [point.active for point in path.points]
+    [0, 2, 2, 3]
+    >>> path.chosen is path.best, all(model.certificate.gap <= 1e-3 for model in path.models)
+    (True, True)
     """
 
     points: list[PathPoint]
@@ -265,7 +276,16 @@ class PathResult:
         return is_no_gain(score, chosen.empty, se, scores.higher_is_better)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each point; the keys are the columns of :attr:`table`."""
+        """One dictionary for each point; the keys are the columns of :attr:`table`.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(200, 5))
+        >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+        >>> path = fcl.train_path(data, "columns", points=3)
+        >>> [(row["active"], row["converged"]) for row in path.rows()]
+        [(0, True), (2, True), (3, True)]
+        """
         scores = self.scores
         found = []
         for point in self.points:

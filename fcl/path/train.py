@@ -156,11 +156,22 @@ def train_path(
     Returns
     -------
     PathResult
+        The models, their scores and the chosen one.
 
     Raises
     ------
     InputError
         Data or options are unusable.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> path = fcl.train_path(data, "columns", points=5, cv=3, patience=None)
+    >>> [point.active for point in path.points]
+    [0, 2, 2, 3, 3]
+    >>> path.chosen is path.best, str(path.reason)
+    (True, 'grid')
     """
     arguments = dict(locals())
     options = PathOptions.checked(**{name: arguments[name] for name in PATH_OPTIONS})

@@ -30,14 +30,7 @@ LONGEST_TITLE, LONGEST_NOTE = 200, 4_000
 
 @dataclass(frozen=True)
 class Report:
-    """A report: its page, and the sections that the page shows.
-
-    Attributes
-    ----------
-    html : str
-        The page, one file.
-    sections : sequence of Section
-    """
+    """A report: its page, and the sections that the page shows."""
 
     html: str
     sections: Sequence[Section]
@@ -65,32 +58,15 @@ def make_report(
 ) -> Report:
     """Report on a model file. The same file and data give the same bytes.
 
-    Parameters
-    ----------
-    path : path
-        The model file.
-    data : DataSet, optional
-        Rows with a target, for scores, effects and single rows.
-    groups : (n,), optional
-        The group of each row, such as its chromosome.
-    names : sequence of str, optional
-        Names of the columns of the rows.
-    title : str, optional
-        Heading of the page; by default the name of the file.
-    note : str, optional
-        A paragraph below the heading, such as what the data are and who asks.
-    trusted : collection of str
-        Modules that the file may import, as for :func:`fcl.load_model`.
+    data : rows with a target, for scores, effects and single rows.
+    groups : (n,), optional, the group of each row, such as its chromosome.
+    names : names of the columns of the rows.
+    title : heading of the page; by default the name of the file.
+    note : a paragraph below the heading, such as what the data are and who asks.
+    trusted : modules that the file may import, as for :func:`fcl.load_model`.
 
-    Returns
-    -------
-    Report
-
-    Raises
-    ------
-    InputError
-        matplotlib or jinja2 is missing; the file is not a model; the rows do not fit the model; or there
-        are fewer names than columns.
+    Raises InputError: matplotlib or jinja2 is missing; the file is not a model; the rows do not fit the
+        model; or there are fewer names than columns.
     """
     check_extras()
     model = load_model(path, trusted)

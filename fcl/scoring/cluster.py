@@ -52,12 +52,7 @@ class _Scoring:
 class ClusterPredictor:
     """A model that computes the margins of one data set on a cluster; otherwise the model itself.
 
-    Parameters
-    ----------
-    model : Predictor
-    data : DataSet
-        As it was opened, before columns were matched.
-    cluster : Cluster
+    data : as it was opened, before columns were matched.
     """
 
     def __init__(self, model: Predictor, data: DataSet, cluster: Cluster) -> None:
@@ -124,20 +119,11 @@ def write_score_chunks(
 ) -> int:
     """Write the scores of all rows to an array in Zarr, of which each task writes chunks of its own.
 
-    Parameters
-    ----------
-    model, data : ClusterPredictor, DataSet
-    out : path
-        A folder that all workers see.
-    kind, overwrite
-        As for :func:`fcl.model.scores.write_scores`.
-    on_margins : callable or None
-        As there; None: the margins stay on the workers.
+    out : a folder that all workers see.
+    kind, overwrite : as for :func:`fcl.model.scores.write_scores`.
+    on_margins : as there; None: the margins stay on the workers.
 
-    Returns
-    -------
-    int
-        The number of rows.
+    Returns the number of rows.
     """
     predictor: Any = model
     scores, block_rows = scores_of(predictor, kind), score_block_rows(predictor)

@@ -30,12 +30,8 @@ MOST_TRIES = 4
 class Compacted:
     """A compact model, and the encodings that were tried.
 
-    Attributes
-    ----------
-    model : Model or StagewiseModel
-        With rounded weights; its ``encoding`` says what they cost.
-    tries : list of Encoding
-        All that were measured, in order.
+    model : with rounded weights; its ``encoding`` says what they cost.
+    tries : all that were measured, in order.
     """
 
     model: Any
@@ -114,11 +110,8 @@ def compact_model(
 class _Search:
     """Measures encodings of a model.
 
-    Attributes
-    ----------
-    tries : list of Encoding
-    objectives : dict of Encoding to float
-        The objectives of those whose certificate can be computed again.
+    objectives : dict of Encoding to float, the objectives of those whose certificate can be computed
+        again.
     """
 
     def __init__(self, judge: Judge, first: Encoding, roundings: tuple[str, ...]) -> None:

@@ -17,13 +17,7 @@ from fcl.types import Floats
 class ContributionCells:
     """Formats contributions: feature and contribution by rank, and the sum of the others.
 
-    Parameters
-    ----------
-    output : ExplainedOutput
-    top : int
-        Number of contributions.
-    show : callable
-        Formats the description of a feature for a cell.
+    show : formats the description of a feature for a cell.
     """
 
     def __init__(self, output: ExplainedOutput, top: int, show: Callable[[str], str]) -> None:
@@ -52,15 +46,9 @@ class ExplainedLines(TableLines):
 
     The margin is the sum of the intercept and all contributions.
 
-    Parameters
-    ----------
-    output : ExplainedOutput
-    scores : sequence of Scores
-        Of the whole model.
-    scorer : BlockScorer
-        Of the whole model, with which the rows are scored.
-    top, show
-        As for :class:`ContributionCells`.
+    scores : of the whole model.
+    scorer : of the whole model, with which the rows are scored.
+    top, show : as for :class:`ContributionCells`.
     """
 
     def __init__(

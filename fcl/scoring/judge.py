@@ -35,19 +35,10 @@ SAME_OBJECTIVE = 1e-6
 class Judge(ABC):
     """Measures a model, and rounded copies of it, on the rows of a data set.
 
-    Parameters
-    ----------
-    model : Model or StagewiseModel
-        With full weights.
-    data : DataSet or None
-        With a target, opened as the model needs it; None: nothing can be measured.
-
-    Attributes
-    ----------
-    curvature : float
-        As :func:`fcl.files.compact.mean_rise` needs it; infinite if the loss has no bound.
-    roundings : tuple of str
-        The default rounding first.
+    model : with full weights.
+    data : with a target, opened as the model needs it; None: nothing can be measured.
+    curvature : as :func:`fcl.files.compact.mean_rise` needs it; infinite if the loss has no bound.
+    roundings : the default rounding first.
     """
 
     roundings: tuple[str, ...] = ("nearest", "random")

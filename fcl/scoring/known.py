@@ -74,27 +74,14 @@ def write_known_scores(
 ) -> int:
     """Write the columns, the margin, and the probability or the mean, as for files of rows.
 
-    Parameters
-    ----------
-    model, data : Predictor, DataSet
-    known : KnownColumns
-        Of the data.
-    out : str
-        A name that ends in ``.tsv`` or ``.tsv.gz``; ``-`` is standard output.
-    overwrite : bool
-        Whether to replace an existing file.
-    on_margins : callable
-        As for :func:`fcl.model.scores.write_scores`.
+    known : of the data.
+    out : a name that ends in ``.tsv`` or ``.tsv.gz``; ``-`` is standard output.
+    on_margins : as for :func:`fcl.model.scores.write_scores`.
 
-    Returns
-    -------
-    int
-        The number of rows.
+    Returns the number of rows.
 
-    Raises
-    ------
-    InputError
-        As from :meth:`fcl.Model.iter_margins`, or as :func:`fcl.files.atomic.atomic_file` does.
+    Raises InputError: as from :meth:`fcl.Model.iter_margins`, or as :func:`fcl.files.atomic.atomic_file`
+        does.
     """
     lines = TableLines(table_scores(model))
     model.added_margins(data)  # raises before a file is opened

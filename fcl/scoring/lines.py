@@ -48,10 +48,7 @@ class TableLines(LineFormat):
 
     Numbers have as many digits as restore them.
 
-    Parameters
-    ----------
-    scores : sequence of Scores
-        As :func:`fcl.model.outputs.table_scores` returns them.
+    scores : as :func:`fcl.model.outputs.table_scores` returns them.
     """
 
     def __init__(self, scores: Sequence[Scores]) -> None:
@@ -108,12 +105,8 @@ class BedLines(LineFormat):
 
     Scores have 6 decimals. The lines of a block are made together, without a loop over rows.
 
-    Attributes
-    ----------
-    scores : Scores
-        Of one column.
-    name : str
-        Of each site; its number of letters is the length of the site.
+    scores : of one column.
+    name : of each site; its number of letters is the length of the site.
     """
 
     scores: Scores

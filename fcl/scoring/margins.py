@@ -26,16 +26,9 @@ from fcl.units import counted
 class BlockScorer:
     """Computes the margins of rows block by block, with one scorer for all blocks.
 
-    Attributes
-    ----------
-    model : Predictor
-    ignored_entries : int
-        Entries of sparse rows in columns that the training rows did not have.
+    ignored_entries : entries of sparse rows in columns that the training rows did not have.
 
-    Raises
-    ------
-    InputError
-        The model was trained with an offset, which these inputs cannot have.
+    Raises InputError: the model was trained with an offset, which these inputs cannot have.
     """
 
     def __init__(self, model: Predictor) -> None:
@@ -74,21 +67,10 @@ class BlockScorer:
     ) -> Floats:
         """Margins of the rows of a block, with the intercept: float64 (m,), or (m, K) for K outputs.
 
-        Parameters
-        ----------
-        x : array (m, width) or SparseRows
-            As a source yields it.
-        layout : OutputLayout
-            Of the source.
-        name : str
-            Of the input, for messages.
-        obs : mapping of str to column, optional
-            What is known about the rows, such as their covariates.
+        x : array (m, width) or SparseRows, as a source yields it.
+        obs : mapping of str to column, optional, what is known about the rows, such as their covariates.
 
-        Raises
-        ------
-        InputError
-            The rows are unlike the training rows, or a column is missing.
+        Raises InputError: the rows are unlike the training rows, or a column is missing.
         """
         if not len(x):
             return np.empty(self._shape(0))

@@ -24,16 +24,10 @@ from fcl.types import Ints, Mask
 class Change:
     """What a variant changes, without the letters that both alleles share at their ends.
 
-    Attributes
-    ----------
-    contig : int
-        Number of the contig.
-    start : int
-        First changed base, from 0.
-    removed : int
-        Bases of the reference that the alternative lacks.
-    inserted : uint8 (letters,)
-        Codes that replace them.
+    contig : number of the contig.
+    start : first changed base, from 0.
+    removed : bases of the reference that the alternative lacks.
+    inserted : uint8 (letters,), codes that replace them.
     """
 
     contig: int
@@ -63,16 +57,11 @@ def _common(a: Codes, b: Codes) -> int:
 class WindowPairs:
     """Pairs of windows of one length.
 
-    Attributes
-    ----------
-    ref, alt : uint8 (m, length)
-        Codes of the windows with each allele, in the direction of the strand; unknown outside the contig.
-    start : int64 (m,)
-        First base of the window of the reference, from 0, on the forward strand.
-    reverse : bool (m,)
-        Whether the windows are from the reverse strand.
-    inside : bool (m,)
-        Whether both windows lie inside the contig.
+    ref, alt : uint8 (m, length), codes of the windows with each allele, in the direction of the strand;
+        unknown outside the contig.
+    start : int64 (m,), first base of the window of the reference, from 0, on the forward strand.
+    reverse : bool (m,), whether the windows are from the reverse strand.
+    inside : bool (m,), whether both windows lie inside the contig.
     """
 
     ref: Codes
@@ -102,16 +91,10 @@ def window_pairs(
 ) -> WindowPairs:
     """All pairs of windows that a change can make different.
 
-    Parameters
-    ----------
-    genome : Genome
-    change : Change
-        Inside its contig.
-    shape : SiteWindows or int
-        Windows around sites of the reference or the alternative; or a length: the one window whose middle
-        letter is the first changed one.
-    both_strands : bool
-        Whether windows of the reverse strand count, too.
+    change : inside its contig.
+    shape : windows around sites of the reference or the alternative; or a length: the one window whose
+        middle letter is the first changed one.
+    both_strands : whether windows of the reverse strand count, too.
     """
     length = shape if isinstance(shape, int) else shape.length
     first = change.start - length

@@ -26,12 +26,8 @@ _MOST_LETTERS = 1000
 class SitePattern:
     """A pattern of letters and ambiguity codes.
 
-    Attributes
-    ----------
-    text : str
-        In upper case.
-    allowed : bool (letters, 5)
-        Which codes match each letter; only N matches an unknown letter.
+    text : in upper case.
+    allowed : bool (letters, 5), which codes match each letter; only N matches an unknown letter.
     """
 
     text: str

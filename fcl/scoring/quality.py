@@ -27,19 +27,11 @@ def quality(
     For labels these are AUPRC (average precision), AUROC and, for logistic loss, the log loss, as
     scikit-learn computes them; for numbers the metric of the loss, and R2 beside the squared error.
 
-    Parameters
-    ----------
-    model : Model
-    y : float64 (n,)
-        -1 or +1 for labels.
+    y : float64 (n,), -1 or +1 for labels.
     margins : float64 (n,)
-    weights : float64 (n,), optional
-        Sample weights.
+    weights : float64 (n,), optional, sample weights.
 
-    Returns
-    -------
-    dict
-        Empty without rows of weight above 0. AUPRC and AUROC are left out if there is one class only.
+    Empty without rows of weight above 0. AUPRC and AUROC are left out if there is one class only.
     """
     loss, s = model.loss_object, weights
     if s is not None and not s.all():
@@ -95,10 +87,7 @@ class Comparison(Protocol):
     ) -> None:
         """Add a block of rows, whose numbers are for messages.
 
-        Raises
-        ------
-        InputError
-            A target that the model does not know, or a weight below 0.
+        Raises InputError: a target that the model does not know, or a weight below 0.
         """
 
     def line(self) -> str | None:
@@ -115,13 +104,7 @@ def compared(model: Predictor, name: str, most_bytes: int, strict: bool = True) 
 class Summed:
     """Sums the errors of several outputs; needs no memory for rows.
 
-    Parameters
-    ----------
-    model : Predictor
-    name : str
-        Of the target, for messages.
-    strict : bool
-        As of :class:`Collected`.
+    strict : as of :class:`Collected`.
     """
 
     def __init__(self, model: Predictor, name: str, strict: bool = True) -> None:
@@ -162,15 +145,8 @@ class Summed:
 class Collected:
     """Targets, margins and sample weights of the rows of a stream.
 
-    Parameters
-    ----------
-    model : Model
-    name : str
-        Of the target, for messages.
-    most_bytes : int
-        If the rows need more memory, they are discarded, and no metrics are computed.
-    strict : bool
-        Whether a label that the model does not know is an error; otherwise it ends the collection.
+    most_bytes : if the rows need more memory, they are discarded, and no metrics are computed.
+    strict : whether a label that the model does not know is an error; otherwise it ends the collection.
     """
 
     def __init__(self, model: Model, name: str, most_bytes: int, strict: bool = True) -> None:
@@ -191,10 +167,7 @@ class Collected:
     ) -> None:
         """Add a block of rows, whose numbers are for messages.
 
-        Raises
-        ------
-        InputError
-            A label that the model does not know, or a weight below 0.
+        Raises InputError: a label that the model does not know, or a weight below 0.
         """
         if self.given_up or not len(margins):
             return

@@ -30,15 +30,9 @@ _LEAVES = "beyond the end of a contig"
 class SiteWindows:
     """How windows lie around sites.
 
-    Attributes
-    ----------
-    pattern : SitePattern
-    length : int
-        Letters of a window.
-    origin : int
-        Position of the first letter of the site in the window.
-    both_strands : bool
-        Whether sites on the reverse strand count, too.
+    length : letters of a window.
+    origin : position of the first letter of the site in the window.
+    both_strands : whether sites on the reverse strand count, too.
     """
 
     pattern: SitePattern
@@ -52,19 +46,9 @@ class SiteWindows:
     ) -> SiteWindows:
         """The windows of a family of features over letters.
 
-        Parameters
-        ----------
-        family : Family
-        sites : str
-            Pattern of letters.
-        origin : int, optional
-            Position of the site in the window; by default the origin of the features' positions.
-        both_strands : bool
+        origin : position of the site in the window; by default the origin of the features' positions.
 
-        Raises
-        ------
-        InputError
-            The family has no origin, or the site does not lie inside the window.
+        Raises InputError: the family has no origin, or the site does not lie inside the window.
         """
         pattern = SitePattern.parse(sites)
         length = family.row_width
@@ -86,14 +70,7 @@ class SiteWindows:
 class SitesSource(ConvertSource):
     """All sites of a genome in the order of the FASTA file, by position, forward strand first.
 
-    Attributes
-    ----------
-    windows : SiteWindows
-
-    Raises
-    ------
-    InputError
-        The file is no FASTA file.
+    Raises InputError: the file is no FASTA file.
     """
 
     def __init__(

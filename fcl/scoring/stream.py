@@ -27,15 +27,9 @@ _MOST_WAITING = 2
 class ScoreSummary:
     """What was scored.
 
-    Attributes
-    ----------
-    rows_in, rows : int
-        Records read, and rows scored.
-    dropped : Counter
-        Records without a score, by reason.
-    quality : str or None
-        Metrics against the target, in words.
-    notes : list of str
+    rows_in, rows : records read, and rows scored.
+    dropped : records without a score, by reason.
+    quality : metrics against the target, in words.
     """
 
     rows_in: int
@@ -66,23 +60,10 @@ def score_source(
 ) -> ScoreSummary:
     """Score the rows of a source and write a line for each, in the order of the input.
 
-    Parameters
-    ----------
-    source : ConvertSource
-    scorer : BlockScorer
-    lines : LineFormat
-    file : binary file
-    budget : Budget
-        Of the source.
-    collected : Comparison, optional
-        Gets targets and margins, if the source has targets.
-    keep_dropped : bool
-        Whether dropped records get a line, too, with empty cells.
+    collected : gets targets and margins, if the source has targets.
+    keep_dropped : whether dropped records get a line, too, with empty cells.
 
-    Raises
-    ------
-    InputError
-        As the source raises it; or no row is left, or rows are unlike the training rows.
+    Raises InputError: as the source raises it; or no row is left, or rows are unlike the training rows.
     """
     n_rows, next_record, is_first = 0, 0, True
     for rows, margins in _scored(source, scorer, budget):

@@ -41,23 +41,14 @@ _MOST_SHOWN = 40
 class VariantOptions:
     """How variants are scored.
 
-    Attributes
-    ----------
-    shape : SiteWindows or int
-        Windows around sites; or the length of the one window in whose middle the variant is.
-    both_strands : bool
-    edges : {"drop", "pad", "error"}
-        What to do with windows that leave their contig.
-    rename : str, optional
-        Names in the VCF file and in the genome, as ``--rename``.
-    skip_contigs : bool
-        Whether variants on a contig that the genome lacks are counted and skipped; otherwise they are an
-        error.
-    skip_mismatches : bool
-        Whether a reference allele that differs from the genome is counted and skipped; otherwise it is an
-        error.
-    keep_dropped : bool
-        Whether alleles without a score get a line.
+    shape : windows around sites; or the length of the one window in whose middle the variant is.
+    edges : {"drop", "pad", "error"}, what to do with windows that leave their contig.
+    rename : names in the VCF file and in the genome, as ``--rename``.
+    skip_contigs : whether variants on a contig that the genome lacks are counted and skipped; otherwise
+        they are an error.
+    skip_mismatches : whether a reference allele that differs from the genome is counted and skipped;
+        otherwise it is an error.
+    keep_dropped : whether alleles without a score get a line.
     """
 
     shape: SiteWindows | int
@@ -83,11 +74,8 @@ def score_variants(
     that is largest in absolute value; the window where it is (start from 0, end, strand; bases of the
     reference) and its two margins; and the number of windows that were compared.
 
-    Raises
-    ------
-    InputError
-        As :func:`fcl.scoring.vcf.read_alleles`; or a reference allele differs from the genome, or
-        the genome lacks a contig.
+    Raises InputError: as :func:`fcl.scoring.vcf.read_alleles`; or a reference allele differs from the
+        genome, or the genome lacks a contig.
     """
     writer = _Writer(scorer, options, file)
     finder = _Finder(Genome(genome, budget), options)

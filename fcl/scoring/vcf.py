@@ -29,18 +29,11 @@ _NO_CODES = np.empty(0, np.uint8)
 class Allele:
     """One alternative allele of a line.
 
-    Attributes
-    ----------
-    where : str
-        File and line, for messages.
-    chrom, id, ref, alt : str
-        As in the file.
-    position : int
-        Of the first letter of ``ref``, from 1.
-    ref_codes, alt_codes : uint8 (letters,)
-        The letters of ``ref`` and ``alt`` as codes; without letters of ``alt`` if the allele is skipped.
-    skipped : str
-        Why it is not scored; empty if it is.
+    chrom, id, ref, alt : as in the file.
+    position : of the first letter of ``ref``, from 1.
+    ref_codes, alt_codes : uint8 (letters,), the letters of ``ref`` and ``alt`` as codes; without letters
+        of ``alt`` if the allele is skipped.
+    skipped : why it is not scored; empty if it is.
     """
 
     where: str
@@ -57,17 +50,10 @@ class Allele:
 def read_alleles(file: InputFile, counts: Counter[str]) -> Iterator[Allele]:
     """Read the alternative alleles of a VCF file, plain or compressed, in the order of the file.
 
-    Parameters
-    ----------
-    file : InputFile
-    counts : Counter
-        Gets the number of alleles that are not scored, by reason.
+    counts : gets the number of alleles that are not scored, by reason.
 
-    Raises
-    ------
-    InputError
-        The file is a BCF file; or a line has too few columns, a position that is no number, or letters
-        that are no nucleotides; the message names file and line.
+    Raises InputError: the file is a BCF file; or a line has too few columns, a position that is no
+        number, or letters that are no nucleotides.
     """
     if file.head.startswith(b"BCF"):
         raise InputError(f"{file.name} is a BCF file; expected VCF: convert it with bcftools view")

@@ -26,17 +26,10 @@ TILE_ROWS = 4096
 class Part:
     """The rows that are trained on, or those that are validated on, in memory but for X.
 
-    Attributes
-    ----------
-    prepared : PreparedRows
-        With blocks of TILE_ROWS rows.
-    targets : Targets
-    s : float64 (n,)
-        Weights of the rows, above 0.
-    margins : float64 (n, K)
-        Updated in place; they include the offset.
-    offset : float64 (n, K) or None
-        Where the margins start from, besides the intercepts; None for zeros.
+    prepared : with blocks of TILE_ROWS rows.
+    s : float64 (n,), weights of the rows, above 0.
+    margins : float64 (n, K), updated in place; they include the offset.
+    offset : float64 (n, K) or None, where the margins start from, besides the intercepts; None for zeros.
     """
 
     prepared: PreparedRows
@@ -87,15 +80,9 @@ class FeatureBlock:
 
     Tiles may be made by several threads at a time, except those of users' classes.
 
-    Parameters
-    ----------
-    family : GeneratedFamily
-    ids : int64 (p,)
-        Of the features, increasing.
-    dtype : dtype
-        float32 or float64.
-    kept : int
-        Number of tiles of the first part that are kept for the next sweep.
+    ids : int64 (p,), of the features, increasing.
+    dtype : float32 or float64.
+    kept : number of tiles of the first part that are kept for the next sweep.
     """
 
     def __init__(

@@ -32,13 +32,8 @@ from fcl.types import Floats
 class JointGap:
     """The certificate of a stagewise model.
 
-    Attributes
-    ----------
-    objective : float
-        Of the model, over the training rows.
-    bound : float
-        A lower bound on the objective of all models with these features.
-    n_features : int
+    objective : of the model, over the training rows.
+    bound : a lower bound on the objective of all models with these features.
     """
 
     objective: float

@@ -38,21 +38,12 @@ from fcl.store import local_path
 class SavedState:
     """What a checkpoint holds.
 
-    Attributes
-    ----------
-    settings : Settings
-    command : dict
-        Options of the command that started the job; empty for jobs of Python.
-    fingerprint : str
-        Of the training data, and of the validation data if there are any.
-    family : dict
-        Configuration of the fitted family.
-    state : State
-    columns : dict or None
-        Of the record of the columns (:meth:`fcl.data.columns.ColumnRecord.summary`); None in checkpoints
-        of earlier versions.
-    signature : str
-        Of the locations in the command; empty until it is saved.
+    command : options of the command that started the job; empty for jobs of Python.
+    fingerprint : of the training data, and of the validation data if there are any.
+    family : configuration of the fitted family.
+    columns : of the record of the columns (:meth:`fcl.data.columns.ColumnRecord.summary`); None in
+        checkpoints of earlier versions.
+    signature : of the locations in the command; empty until it is saved.
     """
 
     settings: Settings
@@ -95,12 +86,7 @@ def _options(
 
 
 class StateFolder:
-    """The folder of checkpoints of a stagewise job.
-
-    Parameters
-    ----------
-    path : path
-    """
+    """The folder of checkpoints of a stagewise job."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = local_path(path, "checkpoints")

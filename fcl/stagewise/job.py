@@ -38,15 +38,8 @@ from fcl.types import Mask
 class StagewiseJob:
     """What is decided before memory is allocated.
 
-    Attributes
-    ----------
-    family : GeneratedFamily
-    settings : Settings
-    rows : list of Rows
-        The training rows, and the validation rows if there are any.
-    targets : list of Targets
-        Of the same rows.
-    plan : StagewisePlan
+    rows : the training rows, and the validation rows if there are any.
+    targets : of the same rows.
     """
 
     family: GeneratedFamily
@@ -74,28 +67,15 @@ def make_job(
 ) -> StagewiseJob:
     """Check all that can be checked before rows are read, and plan the memory.
 
-    Parameters
-    ----------
-    data, valid : DataSet
-        Training rows, and validation rows; without ``valid``, ``settings.valid_fraction`` of the rows are
-        held out.
-    features : family or str
-    settings : Settings
-    numbers : bool
-        Whether targets are numbers, (n,) or (n, K); False: classes (n,), or labels (n, K) of 0 and 1.
-    cores : int
-        Number of threads.
-    certify : bool
-        Whether the plan has room for a certificate.
-    resumed : mapping, optional
-        The configuration of the family of the job that is resumed.
+    data, valid : training rows, and validation rows; without ``valid``, ``settings.valid_fraction`` of
+        the rows are held out.
+    numbers : whether targets are numbers, (n,) or (n, K); False: classes (n,), or labels (n, K) of 0 and
+        1.
+    cores : number of threads.
+    certify : whether the plan has room for a certificate.
+    resumed : the configuration of the family of the job that is resumed.
 
-    Raises
-    ------
-    InputError
-        The message names the option, array or row.
-    BudgetError
-        The memory budget is too small.
+    Raises BudgetError: the memory budget is too small.
     """
     check_data_set("data", data)
     keep, targets = _targets(data, numbers)

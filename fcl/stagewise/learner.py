@@ -42,14 +42,11 @@ def rounds_of(number: int, n_blocks: int, settings: Settings) -> int:
 class RoundWeights:
     """The weights of a model of R rounds, 1 except for cls.
 
-    Attributes
-    ----------
-    features : float64 (D, R K)
-        Of each round, side by side.
-    intercepts : float64 (blocks + 1, R K)
-        The constant that a round starts from, and what each block adds to it.
-    calibration : float64 (R, 1 + degree K, K)
-        Of each finished round (:func:`fcl.stagewise.calibration.calibrated`); none except for cls.
+    features : float64 (D, R K), of each round, side by side.
+    intercepts : float64 (blocks + 1, R K), the constant that a round starts from, and what each block
+        adds to it.
+    calibration : float64 (R, 1 + degree K, K), of each finished round
+        (:func:`fcl.stagewise.calibration.calibrated`); none except for cls.
     """
 
     features: Floats
@@ -65,16 +62,11 @@ class RoundWeights:
 class BlockDone:
     """What is known after a block.
 
-    Attributes
-    ----------
-    number : int
-        Blocks done so far, over all visits.
-    loss, valid_loss : float, float or None
-        Mean loss of the training and of the validation rows.
-    error, valid_error : float or None
-        Share of rows whose largest margin is of another class, or of wrong labels; None for numbers.
-    seconds : float
-        Time of this block.
+    number : blocks done so far, over all visits.
+    loss, valid_loss : mean loss of the training and of the validation rows.
+    error, valid_error : share of rows whose largest margin is of another class, or of wrong labels; None
+        for numbers.
+    seconds : time of this block.
     """
 
     number: int
@@ -89,17 +81,10 @@ class BlockDone:
 class State:
     """All that a resumed training needs besides the data.
 
-    Attributes
-    ----------
-    weights, best : RoundWeights
-        Of the last block, and of the block with the lowest validation loss.
-    best_number : int
-        Number of blocks done at ``best``.
-    margins : list of float64 (n, K)
-        Of the training rows, and of the validation rows if there are any.
-    order : int64 (D,)
-        The features in the order of the current visit, of which blocks are parts.
-    history : list of BlockDone
+    weights, best : of the last block, and of the block with the lowest validation loss.
+    best_number : number of blocks done at ``best``.
+    margins : list of float64 (n, K), of the training rows, and of the validation rows if there are any.
+    order : int64 (D,), the features in the order of the current visit, of which blocks are parts.
     """
 
     weights: RoundWeights
@@ -135,18 +120,9 @@ class Kept(Protocol):
 class StagewiseLearner:
     """Trains on prepared rows.
 
-    Parameters
-    ----------
-    family : GeneratedFamily
-    settings : Settings
-        Validated.
-    parts : list of Part
-        The training rows, and the validation rows if there are any; margins are set.
-    sweeper : Sweeper
-    kept : Kept
-        How many tiles of a block, and Cholesky factors, fit in memory.
-    state : State or None
-        Of the training to resume.
+    settings : validated.
+    parts : the training rows, and the validation rows if there are any; margins are set.
+    kept : how many tiles of a block, and Cholesky factors, fit in memory.
     """
 
     def __init__(

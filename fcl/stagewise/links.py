@@ -28,18 +28,11 @@ LEAST_MEAN = 1e-6
 class Link(ABC):
     """A link g from K margins to the means of K targets; fields are options, as in ``power:p=2``.
 
-    Attributes
-    ----------
-    name : str
-        Also of the loss.
-    lipschitz : float
-        The smallest L with |g(u) - g(v)| <= L |u - v| (equation 16).
-    is_quadratic : bool
-        Whether g(u) - g(v) is L (u - v) everywhere, so that a step minimises the loss itself.
-    couples : bool
-        Whether means sum to 1, as probabilities of classes do.
-    meaning : str
-        How margins become probabilities, in words.
+    name : also of the loss.
+    lipschitz : the smallest L with |g(u) - g(v)| <= L |u - v| (equation 16).
+    is_quadratic : whether g(u) - g(v) is L (u - v) everywhere, so that a step minimises the loss itself.
+    couples : whether means sum to 1, as probabilities of classes do.
+    meaning : how margins become probabilities, in words.
     """
 
     name: ClassVar[str]

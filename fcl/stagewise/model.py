@@ -40,37 +40,20 @@ MOST_VALUES = 1 << 22
 class StagewiseModel:
     """A model over blocks of generated features.
 
-    Attributes
-    ----------
-    family : GeneratedFamily
-        Fitted to the training rows.
-    weights : RoundWeights
-        Of the blocks of the best step.
-    settings : Settings
-    noun : {"class", "label", "target"}
-        What an output is: a class, a label of which a row may have several, or a number.
-    labels : tuple or None
-        Classes in the order of the margins, or names of labels or numbers; None if they have no names.
-    history : list of dict
-        A row for each block of each visit: number, loss, error, valid_loss, valid_error, seconds.
-    best_number : int
-        The block, over all visits, after which the weights were taken.
-    n_rows : int
-        Training rows.
-    fingerprint : str
-        Of the training data.
-    column_record : ColumnRecord
-        What is known about the columns of the training rows.
-    certificate : JointGap or None
-        The gap to the joint ridge optimum, if it was requested.
-    has_offset : bool
-        Whether the training rows had offsets; rows to predict then need them, too.
-    encoding : Encoding or None
-        How the weights of a compact model were rounded; None for full weights.
-    created : str
-        Time of creation in UTC, ISO 8601.
-    fcl_version : str
-        The version of fcl that trained the model.
+    family : fitted to the training rows.
+    weights : of the blocks of the best step.
+    noun : {"class", "label", "target"}, what an output is: a class, a label of which a row may have
+        several, or a number.
+    labels : classes in the order of the margins, or names of labels or numbers; None if they have no
+        names.
+    history : a row for each block of each visit: number, loss, error, valid_loss, valid_error, seconds.
+    best_number : the block, over all visits, after which the weights were taken.
+    column_record : what is known about the columns of the training rows.
+    certificate : the gap to the joint ridge optimum, if it was requested.
+    has_offset : whether the training rows had offsets; rows to predict then need them, too.
+    encoding : how the weights of a compact model were rounded; None for full weights.
+    created : time of creation in UTC, ISO 8601.
+    fcl_version : the version of fcl that trained the model.
     """
 
     format: ClassVar[str] = FORMAT

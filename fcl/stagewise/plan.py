@@ -44,23 +44,12 @@ def make_plan(
 ) -> StagewisePlan:
     """Divide the budget of the settings.
 
-    Parameters
-    ----------
-    family : GeneratedFamily
-    settings : Settings
-    rows : list of Rows
-        The training rows, and the validation rows if there are any.
-    K : int
-        Number of margins of a row.
-    cores : int
-        Number of threads.
-    certify : bool
-        Whether a certificate follows the training.
+    rows : the training rows, and the validation rows if there are any.
+    K : number of margins of a row.
+    cores : number of threads.
+    certify : whether a certificate follows the training.
 
-    Raises
-    ------
-    BudgetError
-        The budget is too small; the message names the smallest one that works.
+    Raises BudgetError: the budget is too small.
     """
     height = tile_rows(family)
     numbers = [-(-part.n // height) for part in rows]

@@ -24,14 +24,8 @@ TOLERANCE, MOST_SLOPES = 0.1, 8
 class ObjectiveLine:
     """The objective at ``margins + t * direction``, for t from 0 to MOST.
 
-    Parameters
-    ----------
-    part : Part
     direction : float64 (n, K)
-    slope, curvature : float
-        First and second derivative of the penalty with respect to t, at 0.
-    link : Link
-    team : Team
+    slope, curvature : first and second derivative of the penalty with respect to t, at 0.
     """
 
     def __init__(

@@ -23,16 +23,10 @@ from fcl.types import Floats
 class Factor:
     """The Cholesky factor of lipschitz * centred Gram matrix + alpha I, and what centred it.
 
-    Attributes
-    ----------
-    lower : float64 (p, p)
-        Lower triangle.
-    mean : float64 (p,)
-        Weighted means of the features.
-    weight : float
-        Sum of the weights of the rows.
-    lipschitz : float
-        The constant L of the link.
+    lower : float64 (p, p), lower triangle.
+    mean : float64 (p,), weighted means of the features.
+    weight : sum of the weights of the rows.
+    lipschitz : the constant L of the link.
     """
 
     lower: Floats
@@ -54,25 +48,13 @@ def factorise(
 ) -> Factor:
     """Factorise the matrix of a block.
 
-    Parameters
-    ----------
-    sums : Sums
-        With the Gram matrix, which is overwritten.
-    weight : float
-        Sum of the weights of the rows.
-    lipschitz : float
-        The constant L of the link.
-    alpha : float
-        The ridge.
-    precision : dtype
-        Of the features: their rounding limits the condition of the matrix if alpha is 0.
-    text : str
-        Names the block in errors.
+    sums : with the Gram matrix, which is overwritten.
+    weight : sum of the weights of the rows.
+    lipschitz : the constant L of the link.
+    alpha : the ridge.
+    precision : of the features: their rounding limits the condition of the matrix if alpha is 0.
 
-    Raises
-    ------
-    InputError
-        The matrix is singular, or not finite.
+    Raises InputError: the matrix is singular, or not finite.
     """
     matrix = sums.gram
     assert matrix is not None

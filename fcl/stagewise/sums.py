@@ -25,16 +25,10 @@ AHEAD = 2
 class Sums:
     """Sums over rows, for p features and K margins.
 
-    Attributes
-    ----------
-    gradient : float64 (p, K)
-        sum_i s_i phi_i r_i', with the gradients r of the loss.
-    features : float64 (p,)
-        sum_i s_i phi_i.
-    residuals : float64 (K,)
-        sum_i s_i r_i.
-    gram : float64 (p, p) or None
-        sum_i s_i phi_i phi_i'; its lower triangle is defined.
+    gradient : float64 (p, K), sum_i s_i phi_i r_i', with the gradients r of the loss.
+    features : float64 (p,), sum_i s_i phi_i.
+    residuals : float64 (K,), sum_i s_i r_i.
+    gram : float64 (p, p) or None, sum_i s_i phi_i phi_i'; its lower triangle is defined.
     """
 
     gradient: np.ndarray
@@ -63,10 +57,7 @@ class Sums:
 class Update:
     """A step of a block: ``margins += features @ weights + intercept``.
 
-    Attributes
-    ----------
-    weights : float32 or float64 (p, K)
-        Products with features are in the dtype of the features.
+    weights : float32 or float64 (p, K), products with features are in the dtype of the features.
     intercept : float64 (K,)
     """
 
@@ -94,11 +85,7 @@ class Update:
 class Sweeper:
     """Sweeps over the tiles of a part: updates margins, then sums.
 
-    Parameters
-    ----------
-    link : Link
-    team : Team
-        Threads, each of which works on one tile at a time.
+    team : threads, each of which works on one tile at a time.
     """
 
     def __init__(self, link: Link, team: Team) -> None:

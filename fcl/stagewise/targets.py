@@ -26,14 +26,10 @@ _SHIFT = np.uint64(33)
 class Targets:
     """The targets of n rows.
 
-    Attributes
-    ----------
-    values : int32 (n,) or float64 (n, K)
-        Codes 0 .. K - 1 of classes; 0 and 1 for each label; or numbers.
-    labels : tuple or None
-        The class of each code; None for labels and numbers.
-    noun : {"class", "label", "target"}
-        What a column is.
+    values : int32 (n,) or float64 (n, K), codes 0 .. K - 1 of classes; 0 and 1 for each label; or
+        numbers.
+    labels : the class of each code; None for labels and numbers.
+    noun : {"class", "label", "target"}, what a column is.
     """
 
     values: np.ndarray
@@ -136,17 +132,9 @@ def hashed(n: int, seed: int) -> npt.NDArray[np.uint64]:
 def held_out(targets: Targets, share: float, seed: int) -> Mask:
     """Choose validation rows: this share of each class, at least one row less than all of it.
 
-    Parameters
-    ----------
-    targets : Targets
-    share : float
-        From 0 to 1.
-    seed : int
+    share : from 0 to 1.
 
-    Returns
-    -------
-    bool (n,)
-        The choice depends on the seed, the number of each row, and the rows of its class.
+    Returns bool (n,): the choice depends on the seed, the number of each row, and the rows of its class.
     """
     n = len(targets.values)
     codes = np.zeros(n, np.int32) if targets.labels is None else targets.values

@@ -44,30 +44,16 @@ from fcl.units import format_gap, format_seconds
 class StagewiseRunOptions:
     """How a job runs; nothing here changes a bit of the model.
 
-    Attributes
-    ----------
-    cores : int or None
-        Number of threads; None: all that the process may use.
-    scratch : str or None
-        Folder for prepared rows that do not fit in memory; None: the system's.
-    certify : bool
-        Whether to compute the gap to the joint optimum at the end.
-    max_time : float or None
-        Seconds, since the first block began without the time of compilation, after which no further
-        block begins.
-    checkpoint : StateFolder or None
-        Where to save the state.
-    checkpoint_every : float
-        Seconds between checkpoints.
-    resume : SavedState or None
-        The checkpoint to continue from.
-    command : dict
-        Options that checkpoints keep for the command.
-    progress : callable or None
-        Called with each event of :mod:`fcl.stagewise.events`; it may end the training as the callback of
-        :func:`fcl.train` does.
-    should_stop : callable
-        Called after each block; True ends the training.
+    cores : number of threads; None: all that the process may use.
+    scratch : folder for prepared rows that do not fit in memory; None: the system's.
+    certify : whether to compute the gap to the joint optimum at the end.
+    max_time : seconds, since the first block began without the time of compilation, after which no
+        further block begins.
+    checkpoint_every : seconds between checkpoints.
+    command : options that checkpoints keep for the command.
+    progress : called with each event of :mod:`fcl.stagewise.events`; it may end the training as the
+        callback of :func:`fcl.train` does.
+    should_stop : called after each block; True ends the training.
     """
 
     cores: int | None = None
@@ -96,15 +82,9 @@ class StagewiseRunOptions:
 class StagewiseResult:
     """A trained model, and how the training ended.
 
-    Attributes
-    ----------
-    model : StagewiseModel
     reason : {"done", "patience", "max-time", "interrupted"}
-    gap : JointGap or None
-    visit_seconds : float
-        Time that a further visit of all blocks would take, by the last visit of each block.
-    checkpoint_failed : bool
-        Whether the last checkpoint could not be written; the model is not affected.
+    visit_seconds : time that a further visit of all blocks would take, by the last visit of each block.
+    checkpoint_failed : whether the last checkpoint could not be written; the model is not affected.
     """
 
     model: StagewiseModel
@@ -147,31 +127,13 @@ def train_stagewise(
 
     Warns (:class:`fcl.ConvergenceWarning`) if the patience runs out before each block was visited.
 
-    Parameters
-    ----------
-    data : DataSet
-        Rows with a target; numbers may have several columns.
-    features : family or str
-        A family with a number of features that makes its columns: ``"fourier:n=8192"``, ``"columns"``, or
-        your own.
-    settings : Settings, optional
-    valid : DataSet, optional
-        Rows to validate on, in place of a share of ``data``.
-    numbers : bool
-        Whether the target is numeric; False: classes, or labels as columns of 0 and 1.
-    running : StagewiseRunOptions, optional
-        Threads, checkpoints, progress, certificate.
+    data : rows with a target; numbers may have several columns.
+    features : a family with a number of features that makes its columns: ``"fourier:n=8192"``,
+        ``"columns"``, or your own.
+    valid : rows to validate on, in place of a share of ``data``.
+    numbers : whether the target is numeric; False: classes, or labels as columns of 0 and 1.
 
-    Returns
-    -------
-    StagewiseResult
-
-    Raises
-    ------
-    InputError
-        The message names the option, array, row or block.
-    BudgetError
-        The memory budget is too small.
+    Raises BudgetError: the memory budget is too small.
     """
     settings, running = settings or Settings(), running or StagewiseRunOptions()
     if running.certify:

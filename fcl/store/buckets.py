@@ -37,11 +37,7 @@ _LEAST_PART = 1 << 19
 class Bucket:
     """A bucket or host, with a limited number of requests in flight.
 
-    Parameters
-    ----------
-    client : Client
-    requests : int
-        How many at once.
+    requests : how many at once.
     """
 
     def __init__(self, client: Client, requests: int) -> None:

@@ -309,6 +309,13 @@ def locate(
     ------
     InputError
         The URL has no bucket or host, or options are given for a local path.
+
+    Examples
+    --------
+    >>> fcl.locate("file:///data/train.zarr")
+    PosixPath('/data/train.zarr')
+    >>> fcl.locate("s3://bucket/train.zarr", {"anon": True})
+    RemotePath('s3://bucket/train.zarr')
     """
     if isinstance(path, RemotePath):
         return path if storage_options is None else RemotePath(str(path), _texts(storage_options))

@@ -124,6 +124,14 @@ def check_generator(
         The class breaks the contract; the message lists all faults.
     InputError
         ``generator`` is not an instance of a Generator, or the rows are not of the kind it expects.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> from fcl.testing import check_generator
+    >>> report = check_generator(fcl.Hinges(n=3), X, training=False)
+    >>> report.faults, [check.name for check in report.checks][:3]
+    ([], ['options', 'home', 'fit'])
     """
     if not isinstance(generator, Generator):
         raise InputError(

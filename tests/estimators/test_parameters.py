@@ -1,8 +1,7 @@
-"""Parameters are declared once, have the defaults of their options, and are described."""
+"""Parameters are declared once, and have the defaults of their options."""
 
 from __future__ import annotations
 
-import re
 from inspect import Parameter, signature
 from typing import Any
 
@@ -25,27 +24,6 @@ OTHER_DEFAULTS = {
     "features": "columns", "C": 1.0, "tol": 1e-4, "max_iter": 1000, "memory": "1GiB", "patience": None,
     "passes": 5,
 }  # fmt: skip
-
-
-def described(estimator: type) -> set[str]:
-    """The parameters that a docstring describes; ``others`` refers to another class."""
-    text = (estimator.__doc__ or "").partition("Parameters\n")[2].partition("Attributes\n")[0]
-    heads = re.findall(r"^    (\w[\w, ]*?)(?: :.*)?$", text, re.MULTILINE)
-    named = [name for head in heads for name in head.split(", ")]
-    assert len(set(named)) == len(named)
-    if "others" in named:
-        named.remove("others")
-        kind = re.findall(r"^    others\n        As in :class:`(\w+)`\.$", text, re.MULTILINE)
-        named += [name for name in described(getattr(fcl, kind[0])) if name not in named]
-    return set(named)
-
-
-@pytest.mark.parametrize("estimator", [*ESTIMATORS, *STAGEWISE])
-def test_every_parameter_is_described(estimator: type) -> None:
-    names = signature(estimator).parameters.keys()
-    assert names <= described(estimator)
-    if "others" not in (estimator.__doc__ or ""):
-        assert names == described(estimator)
 
 
 @pytest.mark.parametrize(

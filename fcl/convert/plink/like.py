@@ -50,16 +50,10 @@ def training_variants(like: str | Reference | None, name: str) -> Reference | No
 class PlinkColumns:
     """The columns of X, k of them, as variants of a .bim file.
 
-    Attributes
-    ----------
-    variants : PlinkVariants
-        With the alleles that X counts.
-    order : int64 (k,)
-        Their places in the .bim file.
-    swapped : bool (k,)
-        Whether the .bim file counts the other allele.
-    means : float32 (k,) or None
-        Values for missing genotypes; None if the file decides.
+    variants : with the alleles that X counts.
+    order : int64 (k,), their places in the .bim file.
+    swapped : bool (k,), whether the .bim file counts the other allele.
+    means : float32 (k,) or None, values for missing genotypes; None if the file decides.
     """
 
     variants: PlinkVariants
@@ -82,10 +76,7 @@ class PlinkColumns:
     ) -> PlinkColumns:
         """The variants of training data, in their order.
 
-        Raises
-        ------
-        InputError
-            The .bim file lacks a variant, or has it with other alleles.
+        Raises InputError: the .bim file lacks a variant, or has it with other alleles.
         """
         record = training.record
         columns = sorted(column for column, _ in record.named)

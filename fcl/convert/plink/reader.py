@@ -49,10 +49,7 @@ class Options:
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open a .bed file with .bim and .fam beside it.
 
-    Raises
-    ------
-    InputError
-        A part is missing or damaged, or no sample is left.
+    Raises InputError: a part is missing or damaged, or no sample is left.
     """
     _import_bed_reader()
     if len(inputs) > 1:

@@ -28,16 +28,9 @@ _HEADS = ("FID", "#FID", "IID", "#IID")
 class Phenotype:
     """The target of all samples of a .fam file.
 
-    Attributes
-    ----------
-    values : float64 (n,)
-        NaN for a sample without a value.
-    is_case_control : bool
-        Whether the values are 1 (control) and 2 (case).
-    file : InputFile or None
-        The table that holds the values, if it is not the .fam file.
-    note : str
-        For the summary.
+    values : float64 (n,), NaN for a sample without a value.
+    is_case_control : whether the values are 1 (control) and 2 (case).
+    file : the table that holds the values, if it is not the .fam file.
     """
 
     values: np.ndarray
@@ -83,11 +76,8 @@ def read_phenotype(option: str | None, samples: Samples, fam_name: str) -> Pheno
 
     Returns None if the .fam file has no phenotypes.
 
-    Raises
-    ------
-    InputError
-        The table lacks the column, no sample is in the table, a value is no number, or the coding is
-        not clear.
+    Raises InputError: the table lacks the column, no sample is in the table, a value is no number, or the
+        coding is not clear.
     """
     if option is None:
         numbers = np.array(

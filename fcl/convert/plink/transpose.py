@@ -27,17 +27,11 @@ class Transposed:
     million requests of about 130 KB for 50,000 samples of 500,000 variants. The file has no name, so that
     nothing is left of it.
 
-    Attributes
-    ----------
-    tiles : list of slice
-        Ranges of variants, in the order in which they must be appended.
-    bands : list of slice
-        Ranges of samples.
+    tiles : ranges of variants, in the order in which they must be appended.
+    bands : ranges of samples.
 
-    Raises
-    ------
-    BudgetError
-        The budget is too small for a few variants of all samples, or for a few samples of all variants.
+    Raises BudgetError: the budget is too small for a few variants of all samples, or for a few samples of
+        all variants.
     """
 
     def __init__(self, n_samples: int, n_variants: int, budget: Budget) -> None:

@@ -30,13 +30,7 @@ _TEXTS_OF_SAMPLE = 5
 class Samples:
     """The samples of a .fam file, n of them.
 
-    Attributes
-    ----------
-    family, ids : list of str
-    sex : int8 (n,)
-        1 male, 2 female, 0 unknown.
-    phenotype : list of str
-        As in the file.
+    sex : int8 (n,), 1 male, 2 female, 0 unknown.
     """
 
     family: list[str]
@@ -73,15 +67,9 @@ class Samples:
 class PlinkVariants:
     """The variants of a .bim file.
 
-    Attributes
-    ----------
-    names : list of str
-        Their ids; duplicates have chrom:pos:a1:a2 appended.
-    a1, a2 : list of str
-        Their alleles; the genotypes count a1. "0" is an allele that the file does not name.
-    chromosome : list of str
-    position : array of int64
-        Of the base, from 1; 0 if it is not known.
+    names : their ids; duplicates have chrom:pos:a1:a2 appended.
+    a1, a2 : their alleles; the genotypes count a1. "0" is an allele that the file does not name.
+    position : array of int64, of the base, from 1; 0 if it is not known.
     """
 
     names: list[str]
@@ -108,14 +96,7 @@ class PlinkVariants:
 
 @dataclass(frozen=True)
 class Trio:
-    """PLINK files, of which the .bed file has the right size.
-
-    Attributes
-    ----------
-    bed, bim, fam : InputFile
-    samples : Samples
-    variants : PlinkVariants
-    """
+    """PLINK files, of which the .bed file has the right size."""
 
     bed: InputFile
     bim: InputFile
@@ -127,12 +108,8 @@ class Trio:
     def open(cls, bed: InputFile, budget: Budget) -> Trio:
         """Read the .bim and .fam files beside a .bed file.
 
-        Raises
-        ------
-        InputError
-            A file is missing or damaged, or the .bed file has another size than they say.
-        BudgetError
-            The names of the samples and variants need more memory than the budget allows.
+        Raises InputError: a file is missing or damaged, or the .bed file has another size than they say.
+        Raises BudgetError: the names of the samples and variants need more memory than the budget allows.
         """
         if bed.is_stdin or bed.compressed:
             raise InputError(

@@ -47,10 +47,7 @@ class Roles:
     def of(cls, table: TableFile, options: ColumnOptions) -> Roles:
         """Find the columns that the options name.
 
-        Raises
-        ------
-        InputError
-            There is no such column, a column has two roles, or no column is left for X.
+        Raises InputError: there is no such column, a column has two roles, or no column is left for X.
         """
         singles: dict[str, int] = {}
         for role in ("y", "weights", "groups", "name"):

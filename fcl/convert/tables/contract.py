@@ -71,12 +71,8 @@ class Texts:
 class TableBatch:
     """Rows of a table.
 
-    Attributes
-    ----------
-    numbers : float64 (m, k)
-        The columns of the selection, in its order; NaN is a missing value.
-    texts : list of Texts
-        The columns of the selection, in its order.
+    numbers : float64 (m, k), the columns of the selection, in its order; NaN is a missing value.
+    texts : the columns of the selection, in its order.
     """
 
     numbers: np.ndarray
@@ -89,24 +85,14 @@ class TableBatch:
 class TableFile(ABC):
     """A file with named columns.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    columns : list of str
-        Those of the file, then parts of its dates.
-    looks_like_text : list of bool
-        By column: whether its first values are text.
-    looks_like_date : list of bool
-        By column of the file: whether its first values are dates.
-    date_parts : dict of int to (int, str)
-        The columns that are parts of dates, with the column of the dates and the name of the part.
-    index_columns : set of int
-        Columns that only number the rows.
-    first_row : int
-        The number of the first row in messages: 2 after a header, as spreadsheets count.
-    is_typed : bool
-        Whether the file says that a column is text, so that "7" and "x" may stand in one column.
+    columns : those of the file, then parts of its dates.
+    looks_like_text : by column: whether its first values are text.
+    looks_like_date : by column of the file: whether its first values are dates.
+    date_parts : dict of int to (int, str), the columns that are parts of dates, with the column of the
+        dates and the name of the part.
+    index_columns : columns that only number the rows.
+    first_row : the number of the first row in messages: 2 after a header, as spreadsheets count.
+    is_typed : whether the file says that a column is text, so that "7" and "x" may stand in one column.
     """
 
     first_row = 1
@@ -136,12 +122,8 @@ class TableFile(ABC):
 
         The selection has no dates and no parts of dates.
 
-        Raises
-        ------
-        TextInNumbersError
-            A column of numbers holds a text.
-        InputError
-            The file is damaged.
+        Raises TextInNumbersError: a column of numbers holds a text.
+        Raises InputError: the file is damaged.
         """
 
     def where(self, row: int) -> str:

@@ -46,23 +46,11 @@ class Options(ColumnOptions):
 class CsvTable(TableFile):
     """A CSV or TSV file whose first lines were read.
 
-    Attributes
-    ----------
-    notes : list of str
-        For the summary.
-    delimiter : str
-    decimal : str
-        The mark before decimals.
-    quote : bool
-        Whether quotation marks enclose values.
-    missing : frozenset of str
-        Texts without a value.
-    block_bytes : int
-        Text that is parsed at a time.
-    skipped_lines : int
-        Empty lines before the header.
-    is_empty : bool
-        Whether there are no rows.
+    decimal : the mark before decimals.
+    quote : whether quotation marks enclose values.
+    missing : texts without a value.
+    block_bytes : text that is parsed at a time.
+    skipped_lines : empty lines before the header.
     """
 
     def __init__(self, file: RereadableFile, options: Options, budget: Budget) -> None:

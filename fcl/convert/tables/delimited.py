@@ -31,10 +31,8 @@ _PARSE_ERROR = re.compile(r"(?:In CSV column #(\d+): )?Row #(\d+): CSV conversio
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open CSV or TSV files with the same columns.
 
-    Raises
-    ------
-    InputError
-        An option names no column, or a file is not a table of the kind that the options describe.
+    Raises InputError: an option names no column, or a file is not a table of the kind that the options
+        describe.
     """
     import_pyarrow()
     files = [

@@ -60,23 +60,13 @@ class _OneHot:
 class TableEncoding:
     """The columns of X.
 
-    Attributes
-    ----------
-    names : list of str
-    number_places : list of int
-        In the numbers of a batch.
-    number_columns : list of int
-        Of X, for each of these.
-    means : float64 (k,)
-        Values for missing numbers, by place in a batch.
-    keeps_missing : bool
-        Whether texts without a value are a category.
-    categories : dict of str to list of str
-        Columns of text that are one-hot, and their categories.
-    unknown : Counter
-        Values that no column of X stands for, as (column, value), and their numbers of rows.
-    reference_words : str
-        Where these values are lacking.
+    number_places : in the numbers of a batch.
+    number_columns : of X, for each of these.
+    means : float64 (k,), values for missing numbers, by place in a batch.
+    keeps_missing : whether texts without a value are a category.
+    categories : dict of str to list of str, columns of text that are one-hot, and their categories.
+    unknown : values that no column of X stands for, as (column, value), and their numbers of rows.
+    reference_words : where these values are lacking.
     """
 
     means: np.ndarray

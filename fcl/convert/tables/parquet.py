@@ -44,10 +44,7 @@ class Options(ColumnOptions):
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open Parquet files with the same columns.
 
-    Raises
-    ------
-    InputError
-        A file is damaged, or an option names no column.
+    Raises InputError: a file is damaged, or an option names no column.
     """
     import_pyarrow()
     for file in inputs:

@@ -39,10 +39,8 @@ _SPARSE_BELOW = 0.25
 class TableSource(ConvertSource):
     """Rows of tables with the same columns.
 
-    Raises
-    ------
-    InputError
-        As :class:`Survey` and :class:`Roles` say; or the files have different columns or no rows.
+    Raises InputError: as :class:`Survey` and :class:`Roles` say; or the files have different columns or
+        no rows.
     """
 
     def __init__(

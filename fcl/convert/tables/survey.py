@@ -102,32 +102,15 @@ class TextStats:
 class Survey:
     """Read all rows of the files once.
 
-    Parameters
-    ----------
-    files : sequence of TableFile
-        With the same columns.
-    roles : Roles
-    options : ColumnOptions
-    forced : sequence of int
-        Columns to read as text.
-    budget : Budget
-    known_type : {"float32", "float64"} or None
-        The dtype of the training rows.
+    files : with the same columns.
+    forced : columns to read as text.
+    known_type : {"float32", "float64"} or None, the dtype of the training rows.
+    precision : of the columns of numbers in X, in the order of the selection, if the dtype depends on
+        values.
+    texts : in the order of the selection; empty for the column of names.
 
-    Attributes
-    ----------
-    selection : ColumnSelection
-    numbers : NumberStats
-    precision : Precision
-        Of the columns of numbers in X, in the order of the selection, if the dtype depends on values.
-    texts : list of TextStats
-        In the order of the selection; empty for the column of names.
-    n_rows : int
-
-    Raises
-    ------
-    InputError
-        Mixed kinds, too many categories, values that are missing or not finite: with row and column.
+    Raises InputError: mixed kinds, too many categories, values that are missing or not finite: with row
+        and column.
     """
 
     def __init__(

@@ -78,6 +78,18 @@ class OnlineResult:
         Why the model has no certificate; None if it has one.
     optimality : Optimality or None
         What the pass at the end found, with the gap of the ball; None without certificate.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> result = fcl.train_online(data, "columns", alpha=0.01, rate=0.5)
+    >>> result.bad_row is None and result.uncertified is None
+    True
+    >>> result.save("model.fcl")
+    >>> more = fcl.train_online(data, resume="model.fcl", passes=2)
+    >>> [step.rows for step in more.progress]
+    [400]
     """
 
     model: Model
@@ -189,6 +201,7 @@ def train_online(
     passes : int, optional
         Passes over the rows: by default 1, or those of the run that is resumed.
     power, decay, step, period, theta, truncation, average, l1_ratio, intercept
+        See :class:`fcl.online.OnlineOptions`.
     weights, gamma, max_weight, rates, batch, radius
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
@@ -229,12 +242,23 @@ def train_online(
     Returns
     -------
     OnlineResult
+        The model, with a certificate unless ``certify`` is False or the pass fails.
 
     Raises
     ------
     InputError
         Data or options are unusable, or the family cannot list the features of a row. ``BudgetError``, a
         subclass, names the smallest budget that works.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
+    >>> result = fcl.train_online(data, "columns", alpha=0.01, rate=0.5, passes=3)
+    >>> str(result.end), result.optimality.gap < 0.2
+    ('passes', True)
+    >>> [row.feature for row in result.model.describe(2)]
+    ['x3', 'x0']
     """
     given = dict(locals())
     job, state = _job(given)

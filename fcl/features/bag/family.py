@@ -76,6 +76,13 @@ class Bag:
     wildcards : bool
         Whether letters after the first may be wildcards. A count is a sum over positions, so one table
         prices all counts; presence is not, and needs the search.
+
+    Examples
+    --------
+    >>> data = fcl.open_data(["ACGTA", "GACGT", "TTGTA", "TTGTC"], y=np.array([1, 1, 0, 0]))
+    >>> model = fcl.train(data, fcl.Bag(d=2, value="presence"), C=10.0).model
+    >>> [row.feature for row in model.describe()]
+    ['AC anywhere', 'TG anywhere']
     """
 
     d: int

@@ -81,12 +81,7 @@ class BagPricer:
     memory, since every row has windows with all leading letters; splitting it by rows would require a
     reduction for which all writers wait, and filling the table takes only milliseconds.
 
-    Parameters
-    ----------
-    family : BagFamily
-    prepared : PreparedRows
-    keep : int
-        Number of candidates to keep in each part.
+    keep : number of candidates to keep in each part.
     """
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, keep: int) -> None:

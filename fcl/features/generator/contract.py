@@ -55,6 +55,20 @@ class Generator(ABC):
         certificate covers only the priced features.
     n_features : int
         Number of features; set by :meth:`fit`.
+
+    Examples
+    --------
+    In a module of its own:
+
+    >>> class Positive(fcl.Generator):
+    ...     def fit(self, sample):
+    ...         self.n_features = sample.shape[1]
+    ...     def columns(self, ids, block):
+    ...         return block[:, ids] > 0.0
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 3] > 0.0)
+    >>> [row.feature for row in fcl.train(data, Positive(), C=1.0).model.describe(1)]
+    ['Positive 3']
     """
 
     rows: ClassVar[str] = "numbers"
@@ -267,6 +281,8 @@ class Generator(ABC):
 
         Parameters
         ----------
+        ids, block
+            As in :meth:`columns`.
         power : int
             0, 1 or 2; 0 to the power of 0 is 0.
         v : float64 (K, n)

@@ -61,6 +61,13 @@ class Kmers:
     origin : int
         Position in the window that descriptions use as 0 (70 for a site in the middle of 141 letters); it
         affects only descriptions.
+
+    Examples
+    --------
+    >>> data = fcl.open_data(["ACGTA", "ACGTC", "TTGTA", "TTGTC"], y=np.array([1, 1, 0, 0]))
+    >>> model = fcl.train(data, fcl.Kmers(d=2), C=10.0).model
+    >>> model.family.n_features, [row.feature for row in model.describe(2)]
+    (80, ['AC at 0', 'TT at 0'])
     """
 
     d: int

@@ -87,21 +87,11 @@ class LanePricer(KmerPricer):
     ) -> list[Prices]:
         """Price K outputs.
 
-        Parameters
-        ----------
-        queries : sequence of PriceQuery
-            For each output; they differ only in the imbalance.
-        rows : sequence of RowVector
-            All in steps, or none.
-        blocks : range
-            All row blocks.
-        progress : callable
-            Called with the completed share, from 0 to 1.
+        queries : for each output; they differ only in the imbalance.
+        rows : all in steps, or none.
+        progress : called with the completed share, from 0 to 1.
 
-        Returns
-        -------
-        list of Prices
-            What :func:`fcl.features.prices.run` returns for each output.
+        Returns what :func:`fcl.features.prices.run` returns for each output.
         """
         found: list[Prices] = []
         for at in range(0, len(rows), kernels.lanes.LANES):

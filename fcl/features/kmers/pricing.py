@@ -170,12 +170,7 @@ class KmerPricer:
 
     See :class:`fcl.features.prices.Pricer`; requests are positions, int64 (k,), and sums :class:`Tables`.
 
-    Parameters
-    ----------
-    family : KmerFamily
-    prepared : PreparedRows
-    keep : int
-        Number of candidates to keep at each position.
+    keep : number of candidates to keep at each position.
     """
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:

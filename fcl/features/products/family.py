@@ -88,6 +88,14 @@ class Products(Generator):
         penalty sees columns in different units alike. They are measured on up to 65,536 training rows,
         and kept in the model. ``"auto"``: if they differ by more than a factor of 100; a column of 0 and
         1 counts 0.5, however rare the 1. Binary data are never divided.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> data = fcl.open_data(X, y=X[:, 0] * X[:, 3])
+    >>> model = fcl.train(data, fcl.Products(degree=2), alpha=0.1, loss="squared").model
+    >>> model.family.n_features, model.describe(1)[0].feature
+    (20, 'x0 * x3')
     """
 
     rows = "any"

@@ -130,12 +130,8 @@ class PairRequest:
 class PairSums:
     """The answer to a request for :class:`PairRequest`, from which several parts are priced.
 
-    Attributes
-    ----------
-    last : int
-        Pairs whose larger column is from here on are not in the query.
-    first, stop : int
-        The larger columns of the pairs in ``sums`` are ``first`` .. ``stop`` - 1.
+    last : pairs whose larger column is from here on are not in the query.
+    first, stop : the larger columns of the pairs in ``sums`` are ``first`` .. ``stop`` - 1.
     sums : float64 (pairs,)
     """
 

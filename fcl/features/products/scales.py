@@ -27,11 +27,8 @@ def measured(sample: Any, only_uneven: bool) -> Floats | None:
     The divisor of a column is its standard deviation; of a constant column it is the size of the
     constant, and 1 of a column of zeros.
 
-    Parameters
-    ----------
     sample : float32 or float64 (n, m), or SparseColumns
-    only_uneven : bool
-        Whether to return None unless standard deviations differ by more than ``UNEVEN``.
+    only_uneven : whether to return None unless standard deviations differ by more than ``UNEVEN``.
     """
     if isinstance(sample, SparseColumns):
         columns, found = sparse_deviations(sample)
