@@ -299,6 +299,11 @@ def make_job(
             if several
             else select_valid_rows(valid, loss, labels)
         )
+    if options.patience is not None and valid_rows is None:
+        raise InputError(
+            f"patience: expected held-out rows beside {options.patience}, got none; give valid or "
+            "valid_fraction"
+        )
     sum_weights = float(train.s.sum())
     design = None
     if data.covariates:

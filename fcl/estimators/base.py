@@ -19,11 +19,9 @@ from fcl.checks import flag, is_whole, whole
 from fcl.cli.progress import LineView
 from fcl.data import DataSet
 from fcl.data.columns import ColumnRecord, joined
-from fcl.drivers.bar import on_event
 from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.executor import Executor, Needs, RunContext, train_job
 from fcl.drivers.job import make_job
-from fcl.drivers.result import StopReason
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.parameters import RENAMED, passed_options
 from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
@@ -33,6 +31,8 @@ from fcl.features.standardized import say_divided, uneven_scales
 from fcl.model.columns import difference, matched
 from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss, resolve_C
 from fcl.options import TRAINING, TrainOptions
+from fcl.run.bar import on_event
+from fcl.run.reasons import StopReason
 from fcl.solve.state import is_active
 from fcl.units import counted
 

@@ -22,8 +22,8 @@ from fcl.objective import COUPLED_LOSSES
 from fcl.path.folds import fold_of_rows
 from fcl.path.grid import check_alphas
 from fcl.path.result import PathPoint, PathResult
-from fcl.path.rules import PathStop
 from fcl.path.train import train_path
+from fcl.run.reasons import StopReason
 
 
 class PathSearch(PathParameters, Estimator):
@@ -144,7 +144,7 @@ class PathSearch(PathParameters, Estimator):
             client=problem.executor,
             **options,
         )
-        if found.reason is PathStop.INTERRUPTED:
+        if found.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         self.paths_[problem.number] = found
         return _result_of(found.chosen, found.refit, options["tol"])
@@ -156,7 +156,11 @@ def _result_of(chosen: PathPoint, refit: PathPoint | None, tol: float) -> TrainR
     message = end_in_words(point.reason, point.certificate, tol)
     seconds = {"path": point.seconds}
     return TrainResult(
-        (refit or chosen).model, point.converged, point.reason, message, seconds, 0, point.passes
+        model=(refit or chosen).model,
+        reason=point.reason,
+        message=message,
+        seconds=seconds,
+        passes=point.passes,
     )
 
 

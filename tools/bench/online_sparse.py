@@ -172,8 +172,8 @@ def cached_loops(
     of DCL it is the largest dual objective of this run and of one with all rows cached.
     """
     import fcl
-    from fcl.drivers.events import PassDone
     from fcl.errors import BudgetError
+    from fcl.run.events import PassDone
 
     n, p = rows.x.shape
     if rows.is_few:
