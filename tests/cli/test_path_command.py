@@ -266,7 +266,7 @@ def test_a_resumed_path_says_which_rows_it_counts(
     assert first.exit_code == 1 and f"fcl-train: {n:,} rows (" in first.stderr, first.output
     monkeypatch.undo()
     again = ok(run(*command))
-    assert f"fcl-train: fold 2 of 2: {n // 2:,} rows (" in again.stderr, again.stderr
+    assert f"fcl-train: {n:,} rows (" in again.stderr, again.stderr
     assert f" {n:,} rows (" not in again.stderr
 
 

@@ -126,7 +126,7 @@ def test_config_log_offset_and_class_weights(run: Callable[..., Result], folder:
     names = [record["event"] for record in records]
     visits = len(model.history)
     assert names == ["Options", "Started", *["BlockVisited"] * visits, "Stopped"]
-    assert records[0]["options"]["alpha"] == 2.0 and records[1]["n_valid_rows"] > 0
+    assert records[0]["options"]["alpha"] == 2.0 and records[1]["n_valid"] > 0
     assert [record["loss"] for record in records[2:-1]] == [row["loss"] for row in model.history]
     assert records[-1]["best_number"] == model.best_number
 
