@@ -363,7 +363,7 @@ class Session:
             limit_seconds=self.clock.seconds,
             best_pass=None if best is None else best.number,
         )
-        self.report(found.stopped(certificate))
+        self.report(found.stopped(certificate, found.best_pass))
         return found
 
     def _back_to_best(self, outer: Outer, passes: Passes) -> BestPass | None:

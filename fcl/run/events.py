@@ -476,6 +476,8 @@ class Stopped(Event):
     seconds : mapping
         Time of each step, by its name.
     peak_memory : int
+    best : int or None
+        The pass or block of which the model is, by the held-out loss; None without such a choice.
     """
 
     is_progress: ClassVar[bool] = True
@@ -484,3 +486,4 @@ class Stopped(Event):
     certificate: Any
     seconds: Mapping[str, float]
     peak_memory: int
+    best: int | None = None

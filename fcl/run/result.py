@@ -55,6 +55,7 @@ class RunResult(ABC):
         """Why the run ended."""
         return Fact("stopped", self.message, str(self.reason))
 
-    def stopped(self, certificate: Any = None) -> Stopped:
+    def stopped(self, certificate: Any = None, best: int | None = None) -> Stopped:
         """The event of the end."""
-        return Stopped(self.reason, self.message, certificate, self.seconds, self.peak_memory)
+        spent, peak = self.seconds, self.peak_memory
+        return Stopped(self.reason, self.message, certificate, spent, peak, best)

@@ -209,7 +209,7 @@ def train_stagewise(
     result = _result(job, learner, reporter.cause(reason), gap, seconds, not saved)
     if reason is StopReason.PATIENCE and (text := unvisited(result.model)):
         warnings.warn(text, ConvergenceWarning, stacklevel=2)
-    running.report(result.stopped(gap))
+    running.report(result.stopped(gap, result.model.best_number))
     return reporter.finish(result)
 
 

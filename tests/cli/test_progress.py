@@ -214,7 +214,10 @@ def test_every_event_has_its_messages() -> None:
     def below(kind: type) -> set[type]:
         return {kind} | {found for each in kind.__subclasses__() for found in below(each)}
 
-    events = {kind for kind in below(Event) if kind.__module__.startswith("fcl.")} - {Event, Measured}
+    events = {kind for kind in below(Event) if kind.__module__.startswith("fcl.")} - {
+        Event,
+        Measured,
+    }
     assert events == {type(event) for event, _ in MESSAGES}
 
 
