@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 LETTERS = "ACGT"
 WILDCARD = "."
-
-
-def matches(pattern: str, position: int, window: Iterable[int]) -> bool:
-    """Whether the window matches the pattern at the position, letter by letter."""
-    text = "".join("ACGTN"[code] for code in window)
-    here = text[position : position + len(pattern)]
-    assert len(here) == len(pattern)
-    return all(p in (WILDCARD, letter) for p, letter in zip(pattern, here, strict=True))
 
 
 def column(codes: np.ndarray, pattern: str, position: int) -> np.ndarray:

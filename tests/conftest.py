@@ -104,17 +104,11 @@ def coordinate_descent(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaves children, segments or changed environment variables behind."""
-    environment = _environment()
-    children = set(_children())
+    environment, children = _environment(), _children()
     segments = _segments()
     yield
     left: list[str] = []
-    changed = {
-        name
-        for name in environment.keys() | os.environ.keys()
-        if name not in IGNORED_VARIABLES and environment.get(name) != os.environ.get(name)
-    }
-    if changed:
+    if changed := {name for name, _ in environment.items() ^ _environment().items()}:
         left.append(f"environment variables changed: {', '.join(sorted(changed))}")
     if alive := _wait_until_gone(children):
         left.append(f"processes left: {'; '.join(alive)}")
@@ -128,37 +122,37 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in IGNORED_VARIABLES}
 
 
-def _children() -> list[psutil.Process]:
-    # with pytest-xdist each worker sees only its own children
-    own = psutil.Process()
-    if Path(f"/proc/{own.pid}/task/{own.pid}/children").exists():
+def _children() -> set[int]:
+    """The processes that descend from this one; with pytest-xdist each worker sees only its own."""
+    own = os.getpid()
+    if Path(f"/proc/{own}/task/{own}/children").exists():
         # psutil looks at all processes of the system, which takes 3 ms twice a test
-        with contextlib.suppress(OSError, psutil.NoSuchProcess):
-            return [psutil.Process(pid) for pid in _descendants(own.pid)]
-    return own.children(recursive=True)
+        with contextlib.suppress(OSError):
+            return set(_descendants(own))
+    return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            yield child
-            yield from _descendants(child)
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children") as file:
+            for child in map(int, file.read().split()):
+                yield child
+                yield from _descendants(child)
 
 
-def _wait_until_gone(before: set[psutil.Process]) -> list[str]:
+def _wait_until_gone(before: set[int]) -> list[str]:
     """Describe the new children, including zombies, that still exist after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while True:
         alive = []
-        for child in _children():
-            if child in before or child.pid == nursery.NURSERY.pid:
-                continue
+        for pid in _children() - before - {nursery.NURSERY.pid}:
             try:
+                child = psutil.Process(pid)
                 command = " ".join(child.cmdline())
                 if not any(kept in command for kept in KEPT_PROCESSES):
-                    alive.append(f"pid {child.pid} ({child.status()}) {command or child.name()}")
+                    alive.append(f"pid {pid} ({child.status()}) {command or child.name()}")
             except psutil.ZombieProcess:  # a kind of NoSuchProcess, for psutil
-                alive.append(f"pid {child.pid} (ended, not joined)")
+                alive.append(f"pid {pid} (ended, not joined)")
             except psutil.NoSuchProcess:
                 continue
         if not alive or time.monotonic() > deadline:
@@ -181,7 +175,7 @@ def _leaked_segments(before: set[str]) -> list[str]:
         new &= _segments()
     if not new:
         return []
-    own = {os.getpid(), *(child.pid for child in _children())}
+    own = {os.getpid(), *_children()}
     foreign: set[str] = set()
     for process in psutil.process_iter():
         if process.pid not in own:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 import scipy.sparse
 
 Rows = tuple[Any, np.ndarray]
@@ -202,3 +203,17 @@ def jobs() -> Iterator[Job]:
     yield Job("sparse-positive", words, "columns", {"C": 1.0, "limits": "0:"})
     yield Job("union", letters, "kmers:d=2 + bag:d=2", {"C": 1.0})
     yield Job("union-numbers", numbers, "columns + fourier:n=200", {"C": 0.3})
+
+
+JOBS = {job.name: job for job in jobs()}
+#: Jobs that take less than half a second, of every loss, view, option and number of outputs.
+QUICK = (
+    "kmers-squared", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample",
+    "kmers-labels", "bag-wildcards", "bag-search", "columns-hinge", "columns-targets-group",
+    "columns-standardize", "columns-covariates", "columns-offset", "sparse-softmax", "products",
+    "fourier-steps", "union-numbers", "kmers-negative-sample", "columns-limits", "columns-limits-named",
+)  # fmt: skip
+#: Run a test with the name of each job; those that are not quick are slow.
+every_job = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in JOBS]
+)

@@ -14,7 +14,6 @@ else infinite. With limits low <= w <= high it is the sum of the largest values 
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,27 +24,16 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
+from tests import brute
+
 #: The losses in most tests, and all losses.
 LOSSES = ("logistic", "squared", "squared_hinge")
 ALL_LOSSES = (*LOSSES, "huber:delta=2", "poisson", "pinball:tau=0.7,width=2")
 
 
 def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
-    """All positional k-mers of windows (n, L) of codes 0-3 (4 = unknown), float64 (n, p).
-
-    Columns are ordered by position, then by pattern: A C G T wildcard, the last letter changing fastest.
-    """
-    n, length = codes.shape
-    columns = []
-    for position in range(length - d + 1):
-        window = codes[:, position : position + d]
-        for pattern in itertools.product(range(4), *[range(5)] * (d - 1)):
-            hit = np.ones(n, bool)
-            for letter, place in zip(pattern, window.T, strict=True):
-                if letter < 4:
-                    hit &= place == letter
-            columns.append(hit)
-    return np.array(columns, np.float64).T
+    """All positional k-mers of windows (n, L) of codes 0-3 (4 = unknown), float64 (n, p)."""
+    return brute.matrix(codes, d).astype(np.float64)
 
 
 def _log(y: np.ndarray) -> np.ndarray:
@@ -326,8 +314,8 @@ class Problem:
                 else:
                     low = b
         g = self.residuals(np.zeros(self.phi.shape[1]), b) @ self.phi
-        low, high = self.ends
-        g = np.where(g < 0.0, -g * (high > 0.0), g * (low < 0.0))
+        lows, highs = self.ends
+        g = np.where(g < 0.0, -g * (highs > 0.0), g * (lows < 0.0))
         largest = float((g / self.f).max())
         return b, self.rho / largest if largest > 0.0 else np.inf
 

@@ -1,6 +1,7 @@
-"""A judge of models of several outputs: objective, certificate and a solver, in plain numpy.
+"""A judge of models of several outputs: certificates, in plain numpy.
 
-Like :mod:`tests.judge` it neither imports nor copies code of fcl. The problem is
+Like :mod:`tests.judge` it neither imports nor copies code of fcl. Objective, slopes and solver are in
+:mod:`tools.fuzz.general`. The problem is
 
     P(W, B) = sum_j f_j pen(W_j) + C sum_i s_i (log sum_k exp u_ik - u_i,y_i),    u = Phi W + Z B + o,
 
@@ -19,11 +20,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from judge import Problem
-from scipy.special import entr, logsumexp, softmax
+from scipy.special import entr
+
+from tools.fuzz.general import General
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class ClassProblem:
     intercept: bool = True
     offset: np.ndarray | float = 0.0
     z: np.ndarray | None = None  #: covariates (n, q); B is then (1 + q, K)
+    kind: str = "softmax"
 
     @property
     def free(self) -> np.ndarray:
@@ -48,40 +53,42 @@ class ClassProblem:
         ones = np.ones((len(self.y), int(self.intercept)))
         return ones if self.z is None else np.column_stack([ones, self.z])
 
-    def of_free(self, B: np.ndarray) -> np.ndarray:
-        """The coefficients of the free columns; without covariates the intercepts, (K,)."""
-        return B if self.z is not None else np.asarray(B.sum(axis=0))
-
-    @property
-    def most_curvature(self) -> float:
-        """The largest second derivative of the loss of a row."""
-        return 0.5
-
     @property
     def hot(self) -> np.ndarray:
         return np.asarray(np.eye(self.K)[self.y.astype(int)])
 
+    @cached_property
+    def general(self) -> General:
+        """The problem without its dual."""
+        offset = np.broadcast_to(self.offset, self.hot.shape)
+        arrays = self.phi, self.free, self.hot, self.s, offset, self.f
+        return General(*arrays, self.kind, self.C, self.rho, self.group)
+
+    def _all(self, b: np.ndarray) -> np.ndarray:
+        """The coefficients (q, K) of the free columns; without covariates b has the intercepts (K,)."""
+        return np.reshape(b, (-1, self.K))[: self.free.shape[1]]
+
     def margins(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
-        added = b if self.z is None else self.free @ b
-        return self.phi @ W + added + self.offset
+        return self.general.margins(W, self._all(b))
 
     def size(self, rows: np.ndarray) -> np.ndarray:
         """What the norm of the dual measures of the prices of each feature."""
-        return np.linalg.norm(rows, axis=1) if self.group else np.abs(rows).max(axis=1)
-
-    def penalty(self, W: np.ndarray) -> float:
-        norm = np.linalg.norm(W, axis=1) if self.group else np.abs(W).sum(axis=1)
-        return float(self.f @ (self.rho * norm + (1.0 - self.rho) / 2.0 * (W**2).sum(axis=1)))
-
-    def loss(self, u: np.ndarray) -> float:
-        own = np.take_along_axis(u, self.y.astype(int)[:, None], axis=1)[:, 0]
-        return float(self.s @ (logsumexp(u, axis=1) - own))
+        return self.general.size(rows)
 
     def objective(self, W: np.ndarray, b: np.ndarray) -> float:
-        return self.penalty(W) + self.C * self.loss(self.margins(W, b))
+        return float(self.general.objective(W, self._all(b)))
 
     def residuals(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return self.s[:, None] * (softmax(self.margins(W, b), axis=1) - self.hot)
+        return self.s[:, None] * self.general.slopes(self.margins(W, b))
+
+    def solve(
+        self, W: np.ndarray | None = None, b: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The optimum, found from a point; without covariates the second array is (K,)."""
+        W = np.zeros((self.phi.shape[1], self.K)) if W is None else W
+        B = np.zeros((self.free.shape[1], self.K)) if b is None else self._all(b)
+        W, B = (found.astype(float) for found in self.general.better(W, B)[:2])
+        return W, B if self.z is not None else B.sum(axis=0)
 
     # -- the certificate -----------------------------------------------------------------------
 
@@ -123,39 +130,6 @@ class ClassProblem:
         found = self.dual(self.hot + min(1.0, 1.0 / most) * (A - self.hot))
         return found if self.rho == 1.0 else max(found, self.dual(A))
 
-    # -- the optimum ---------------------------------------------------------------------------
-
-    def shrunk(self, W: np.ndarray, step: float) -> np.ndarray:
-        """The proximal operator of step * penalty."""
-        cut = step * self.rho * self.f[:, None]
-        size = np.linalg.norm(W, axis=1, keepdims=True) if self.group else np.abs(W)
-        kept = np.maximum(1.0 - cut / np.maximum(size, 1e-300), 0.0) * W
-        return kept / (1.0 + step * (1.0 - self.rho) * self.f[:, None])
-
-    def solve(self, steps: int = 600) -> tuple[np.ndarray, np.ndarray]:
-        """Accelerated proximal gradients with restarts (Beck and Teboulle 2009)."""
-        p = self.phi.shape[1]
-        columns = np.column_stack([self.phi, self.free])
-        bend = self.most_curvature * self.C * np.linalg.norm(columns.T * np.sqrt(self.s), 2) ** 2
-        x = z = np.zeros((columns.shape[1], self.K))
-        t, before, last = 1.0, np.inf, np.inf
-        for number in range(steps):
-            slope = self.C * (columns.T @ self.residuals(z[:p], self.of_free(z[p:])))
-            new = z - slope / bend
-            new[:p] = self.shrunk(new[:p], 1.0 / bend)
-            value = self.objective(new[:p], self.of_free(new[p:]))
-            if value > before:  # restart
-                z, t, before = x, 1.0, np.inf
-                continue
-            later = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
-            z = new + (t - 1.0) / later * (new - x)
-            if number % 500 == 499:
-                if last - value <= 1e-14 * value:
-                    break
-                last = value
-            x, t, before = new, later, value
-        return x[:p], self.of_free(x[p:])
-
 
 @dataclass(frozen=True)
 class TargetProblem(ClassProblem):
@@ -164,8 +138,8 @@ class TargetProblem(ClassProblem):
     kind: str = "squared"
 
     @property
-    def most_curvature(self) -> float:
-        return 2.0 if self.kind == "squared" else 0.25
+    def hot(self) -> np.ndarray:
+        return self.y
 
     def one(self, k: int) -> Problem:
         """The problem of one output."""
@@ -173,14 +147,6 @@ class TargetProblem(ClassProblem):
         return Problem(
             *(self.phi, self.y[:, k], self.s, self.kind, self.C, self.intercept), offset=offset
         )
-
-    def loss(self, u: np.ndarray) -> float:
-        return float(sum(self.s @ self.one(k).losses(u[:, k]) for k in range(self.K)))
-
-    def residuals(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
-        u = self.margins(W, b)
-        slopes = [self.one(k).slopes(u[:, k]) for k in range(self.K)]
-        return self.s[:, None] * np.column_stack(slopes)
 
     def bound(self, R: np.ndarray) -> float:
         V = np.column_stack([self.one(k).balance(R[:, k]) for k in range(self.K)])
@@ -202,7 +168,7 @@ def confirm(problem: ClassProblem, W: np.ndarray, b: np.ndarray, claimed: Any, t
     assert math.isclose(claimed.objective, value, rel_tol=1e-10)
     assert math.isclose(claimed.gap, 1.0 - claimed.bound / value, abs_tol=1e-10)
     assert claimed.gap <= tol
-    best = problem.objective(*problem.solve())
+    best = problem.objective(*problem.solve(W, b))
     assert value <= best * (1.0 + tol)
     assert claimed.bound <= min(best, value) * (1.0 + 1e-12)
     if problem.z is not None:

@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 
 import fcl
@@ -25,6 +26,7 @@ from fcl.options import (
     Resume,
     StagewiseOptions,
     TrainOptions,
+    kinds,
     options_of_command,
 )
 from fcl.options.kinds import FLAG
@@ -89,17 +91,70 @@ def test_docstrings_have_every_argument(door: Any) -> None:
     assert signature(door).parameters.keys() <= described
 
 
-@pytest.mark.parametrize(
-    "option",
-    [o.of(c) for o in OPTIONS for c in o.commands],
-    ids=lambda o: o.name,
-)
-def test_defaults_pass_their_own_checks(option: Option) -> None:
-    checked = option.check(option.default)
-    assert option.default is None or option.kind.check(option.name, checked) == checked
-    for default in (option.default, option.default_of_command):
-        if default is not None:
-            option.kind.read(default)
+def test_defaults_pass_their_own_checks() -> None:
+    for option in (each.of(command) for each in OPTIONS for command in each.commands):
+        checked = option.check(option.default)
+        assert option.default is None or option.kind.check(option.name, checked) == checked
+        for default in (option.default, option.default_of_command):
+            if default is not None:
+                option.kind.read(default)
+
+
+NAN, INF = float("nan"), float("inf")
+ABOVE_0 = "a finite number above 0", (0.0, -2, NAN, INF, "1", True)
+#: What the message of each kind of values expects, and values that it refuses.
+WRONG: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "FLAG": ("True or False", ("no", 1)),
+    "NUMBER": ("a finite number", (NAN, INF, "1", True)),
+    "POSITIVE": ABOVE_0,
+    "DURATION": ABOVE_0,
+    "AT_LEAST_0": ("a finite number of at least 0", (-1.0, NAN, INF, "1", False)),
+    "SIZE_OR_INF": ("a finite number of at least 0 or inf", (-1.0, NAN, "x")),
+    "RATE": ("auto or a finite number above 0", (0.0, NAN, "x")),
+    "SHARE": ("strictly between 0 and 1", (0.0, 1.0, -0.5, 2, NAN, "0.1")),
+    "SHARE_OR_0": ("at least 0 and below 1", (1.0, -0.5, NAN, "0")),
+    "UP_TO_1": ("above 0 and at most 1", (0.0, 1.1, NAN, "0.5", True)),
+    "FROM_0_TO_1": ("from 0 to 1", (-0.1, 1.1, NAN, "0")),
+    "L1_RATIO": ("above 0 and at most 1", (0.0, 0, -0.5, 1.1, NAN, "0.5", True)),
+    "WHOLE": ("a whole number", (1.5, "3", True)),
+    "FROM_0": ("a whole number of at least 0", (-1, 0.5, "a", True)),
+    "FROM_1": ("a whole number of at least 1", (0, -1, 1.5, "3", True)),
+    "BLOCK_ROWS": ("a multiple of 64 from 64 to 65536", (0, 63, 100, 65600, 64.0, "64", True)),
+    "SEED_32": ("a whole number from 0 to 2^32 - 1", (-1, 1 << 32, "a", True)),
+    "ROW_VIEW": ("all, auto, or a whole number of rows of at least 64",
+                 (0, 63, -1, 2.5, 100.0, "x", "100", "", None, True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_values_that_are_refused(name: str) -> None:
+    words, values = WRONG[name]
+    for value in values:
+        with pytest.raises(fcl.InputError) as caught:
+            getattr(kinds, name).check("that", value)
+        assert str(caught.value).startswith(f"that must be {words}, got {value!r}")
+
+
+def test_whole_numbers_are_below_2_to_the_62() -> None:
+    for kind in (kinds.FROM_0, kinds.FROM_1):
+        with pytest.raises(fcl.InputError, match=r"and at most 2\^62, got"):
+            kind.check("that", 1 << 63)
+
+
+#: Kinds whose values are not looked at before they are used.
+FREE = (kinds.TEXT, kinds.PATH, kinds.CLASS_WEIGHT)
+
+
+@pytest.mark.parametrize("door", [train, train_path, train_online], ids=lambda door: door.__name__)
+def test_every_option_is_checked(door: Any) -> None:
+    """Each message begins with the name of the option; test_startup.py has the command line."""
+    data = fcl.open_data(np.eye(8), y=np.arange(8) % 2)
+    given: dict[str, Any] = {"features": "columns"}
+    given |= {"points": 3} if door is train_path else {"alpha": 0.1}
+    for name, option in DOORS[door][0].items():
+        if option.kind not in FREE:
+            with pytest.raises(fcl.InputError, match=rf"^(unknown )?{name}\b"):
+                door(data, **(given | {name: object()}))
 
 
 def test_no_option_is_declared_twice() -> None:
@@ -186,9 +241,9 @@ def test_every_option_of_a_command_is_in_the_table(name: str) -> None:
     assert table <= names and options - table == {"version"}
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_flags_say_what_their_default_is(option: Option) -> None:
-    assert (option.kind is FLAG) == isinstance(option.default, bool)
+def test_flags_say_what_their_default_is() -> None:
+    for option in OPTIONS:
+        assert (option.kind is FLAG) == isinstance(option.default, bool), option.name
 
 
 @pytest.mark.parametrize("name", GROUPS)

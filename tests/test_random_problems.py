@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.judge import ALL_LOSSES, LOSSES, Problem
-from tests.judge_outputs import ClassProblem
+from tests.judge import LOSSES, Problem
 from tests.windows import THOROUGH
 from tools.fuzz import problems, reference
 from tools.fuzz.draw import RandomProblem, explicit_matrix, make_problem
-from tools.fuzz.general import General
 
 #: Seconds of processor time for a problem; far more than it takes, because machines differ.
 SECONDS = 20.0
@@ -177,49 +175,6 @@ def test_problems_of_a_number_are_the_same() -> None:
         first, second = make_problem(number), make_problem(number)
         assert first.describe() == second.describe()
         assert first.problem.phi.tobytes() == second.problem.phi.tobytes()
-
-
-@pytest.mark.parametrize("group", [False, True])
-@pytest.mark.parametrize("rho", [1.0, 0.5])
-def test_two_judges_of_classes_agree(rho: float, group: bool) -> None:
-    random = np.random.default_rng(4)
-    phi = random.normal(size=(50, 8)) * 10.0 ** random.uniform(-0.5, 0.5, 8)
-    y = np.argmax(phi[:, :3] + random.normal(size=(50, 3)), axis=1)
-    s, f = random.uniform(0.5, 2.0, 50), random.uniform(0.5, 2.0, 8)
-    offset = random.normal(size=(50, 3))
-    other = ClassProblem(phi, y, s, 3, 0.4, f, rho, group, offset=offset)
-    ours = General(phi, np.ones((50, 1)), np.eye(3)[y], s, offset, f, "softmax", 0.4, rho, group)
-    W, b = other.solve(1500)
-    least = other.objective(W, b)
-    exact = ours.extended()
-    assert float(exact.objective(W, b[None])) == pytest.approx(least, rel=1e-13)
-    zero = np.zeros((8, 3), reference.Long)
-    W, B, value = exact.better(zero, ours.null()[0])
-    assert np.count_nonzero(W) > 0 and np.count_nonzero(W == 0.0) > 0
-    assert float(value) == pytest.approx(least, rel=1e-9)
-    pulls = exact.pulls(W, B)
-    assert float(pulls.max()) == pytest.approx(1.0, rel=1e-8)
-    prices = 0.4 * (phi.T @ other.residuals(W.astype(float), B[0].astype(float)))
-    slopes = other.size(prices + (1.0 - rho) * f[:, None] * W.astype(float))
-    np.testing.assert_allclose(pulls.astype(float), slopes / (rho * f), rtol=1e-10)
-
-
-@pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_two_judges_of_covariates_agree(loss: str) -> None:
-    random = np.random.default_rng(5)
-    phi, z = random.normal(size=(60, 12)), random.normal(size=(60, 2))
-    m = phi[:, 0] + z[:, 0] + random.normal(size=60)
-    if loss == "poisson":
-        target = random.poisson(np.exp(np.clip(m, -2, 2))).astype(float)
-    else:
-        target = np.where(m > 0, 1.0, -1.0) if loss in ("logistic", "squared_hinge") else 4.0 * m
-    other = Problem(phi, target, np.ones(60), loss, 0.1, z=z, rho=0.9)
-    free = np.column_stack([np.ones(60), z])
-    ours = General(
-        phi, free, target[:, None], np.ones(60), np.zeros((60, 1)), np.ones(12), loss, 0.1, 0.9
-    )
-    *_, value = ours.extended().better(np.zeros((12, 1), reference.Long), ours.null()[0])
-    assert float(value) == pytest.approx(other.solve(1e-8).objective, rel=2e-8)
 
 
 @pytest.mark.parametrize("rho", [1.0, 0.5])

@@ -24,12 +24,10 @@ from __future__ import annotations  # a SyntaxError here: fcl needs Python 3.11 
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -38,7 +36,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
@@ -62,8 +60,7 @@ ALL = "--all"
 RECORDED = "tests/traces.json"
 # a requirement of pyproject.toml with its lowest version, such as moto[server]>=5.1
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([0-9][0-9.]*)")
-# Written into the environment when its creation starts, and again when it is complete. It marks a
-# folder that this tool made and may delete; any other folder is left alone.
+#: Marks a folder that this tool made and may empty; any other folder is left alone.
 STAMP = "fcl-dev.json"
 
 
@@ -89,49 +86,15 @@ def check_python(
     implementation: str = sys.implementation.name,
     executable: str = sys.executable,
 ) -> None:
-    """Raise SetupError if fcl does not support this Python; the message names one that it supports."""
-    oldest = "{}.{}".format(*OLDEST_PYTHON)
+    """Raise SetupError if fcl does not support this Python."""
     if implementation != "cpython":
         raise SetupError(f"fcl needs CPython (numba does), this is {implementation}: {executable}")
-    if version[:2] >= OLDEST_PYTHON:
-        return
-    running = ".".join(map(str, version))
-    message = f"fcl needs Python {oldest} or newer, this is {running} ({executable})."
-    newer = find_newer_python()
-    if newer:
-        raise SetupError(f"{message} Run a newer one: {newer} tools/dev.py ...")
-    advice = install_advice(f"python{oldest} python{oldest}-venv", f"python@{oldest}")
-    raise SetupError(f"{message} {advice}")
-
-
-def find_newer_python() -> str | None:
-    """The path of the newest Python on PATH that is new enough and starts, or None."""
-    for minor in range(19, OLDEST_PYTHON[1] - 1, -1):
-        found = shutil.which(f"python3.{minor}")
-        # a version manager may put a shim on PATH for a version that is not installed
-        if found and starts(found):
-            return found
-    return None
-
-
-def check_venv_parts() -> None:
-    """Raise SetupError if the modules that create environments are missing, as on Debian."""
-    missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
-    if missing:
-        own = "python{}.{}".format(*sys.version_info)
+    if version[:2] < OLDEST_PYTHON:
+        oldest, running = (".".join(map(str, numbers)) for numbers in (OLDEST_PYTHON, version))
         raise SetupError(
-            f"{sys.executable} lacks {' and '.join(missing)}. "
-            + install_advice(f"{own}-venv", own.replace("python", "python@"))
+            f"fcl needs Python {oldest} or newer, this is {running} ({executable}); install one, and "
+            f"run python{oldest} tools/dev.py ..."
         )
-
-
-def install_advice(debian: str, brew: str) -> str:
-    """One sentence on how to install packages on this system."""
-    if shutil.which("apt-get"):
-        return f"Install: sudo apt install {debian}"
-    if shutil.which("brew"):
-        return f"Install: brew install {brew}"
-    return f"Install it with your system's packages ({debian}) or from https://www.python.org"
 
 
 def starts(python: str | pathlib.Path) -> bool:
@@ -186,26 +149,8 @@ def lowest_versions(pyproject: pathlib.Path, extras: set[str]) -> list[str]:
     return sorted(lines)
 
 
-def fingerprint(pyproject: pathlib.Path) -> str:
-    """A hash of pyproject.toml, on which an installation depends."""
-    return hashlib.sha256(pyproject.read_bytes()).hexdigest()
-
-
-def wanted_stamp(folder: pathlib.Path, extras: set[str]) -> dict[str, Any]:
-    """The stamp of an environment that has `extras` and is up to date."""
-    return {
-        "complete": True,
-        "extras": sorted(extras),
-        # a moved environment is broken: its scripts contain the old path
-        "folder": str(folder),
-        "pyproject": fingerprint(ROOT / "pyproject.toml"),
-        "python": "{}.{}".format(*sys.version_info),
-        "root": str(ROOT),
-    }
-
-
 def read_stamp(folder: pathlib.Path) -> dict[str, Any] | None:
-    """The stamp of an environment; None if it has no stamp, {} if the stamp is damaged."""
+    """The stamp of an environment; None if it has no stamp, {} if it is incomplete or damaged."""
     try:
         stamp = json.loads((folder / STAMP).read_bytes())
     except FileNotFoundError:
@@ -216,98 +161,76 @@ def read_stamp(folder: pathlib.Path) -> dict[str, Any] | None:
 
 
 def write_stamp(folder: pathlib.Path, stamp: dict[str, Any]) -> None:
-    """Replace the stamp atomically: a reader sees the old one or the new one."""
-    beside = folder / (STAMP + ".new")
-    beside.write_text(json.dumps(stamp, indent=1) + "\n")
-    beside.replace(folder / STAMP)
+    """Write what an environment is made for; {} while it is incomplete."""
+    (folder / STAMP).write_text(json.dumps(stamp, indent=1) + "\n")
 
 
-def judge(stamp: dict[str, Any] | None, wanted: dict[str, Any]) -> str:
-    """The action that an environment needs: "nothing", "update" (install into it) or "make" (create)."""
-    if not stamp or not stamp.get("complete"):
-        return "make"
-    if any(stamp.get(key) != wanted[key] for key in ("folder", "python", "root")):
-        return "make"
-    if stamp.get("pyproject") != wanted["pyproject"]:
-        return "update"
-    return "nothing" if set(wanted["extras"]) <= set(stamp.get("extras", ())) else "update"
+def prepare(extras: set[str], verbose: bool, lowest: bool = False) -> tuple[pathlib.Path, float]:
+    """Bring the environment up to date; return its `bin` folder and the seconds this took.
 
-
-def prepare(extras: set[str], verbose: bool, lowest: bool = False) -> float:
-    """Bring the environment up to date; return the seconds it took, 0 if it was up to date.
-
-    With `lowest`, packages have the lowest versions that pyproject.toml allows. The caller holds the
-    lock. Raises SetupError.
+    With `lowest`, packages have the lowest versions that pyproject.toml allows. Raises SetupError.
     """
-    folder = venv_folder(lowest)
+    folder, pyproject = venv_folder(lowest), ROOT / "pyproject.toml"
     stamp = read_stamp(folder)
-    wanted = wanted_stamp(folder, extras | set((stamp or {}).get("extras", ())))
-    task = judge(stamp, wanted)
-    if task != "make" and not starts(folder / "bin" / "python"):
-        task = "make"
-    if task == "nothing":
-        return 0.0
+    before = stamp or {}
+    binaries = folder / "bin"
+    own = {  # a moved environment is broken: its scripts contain the old path
+        "folder": str(folder),
+        "python": "{}.{}".format(*sys.version_info),
+        "root": str(ROOT),
+    }
+    is_sound = own.items() <= before.items() and starts(binaries / "python")
+    installed = set(before.get("extras", ()))
+    content = hashlib.sha256(pyproject.read_bytes()).hexdigest()
+    if is_sound and extras <= installed and before["pyproject"] == content:
+        return binaries, 0.0
     began = time.monotonic()
-    if task == "make":
+    if not is_sound:
         make_venv(folder, stamp)
-    assert folder.is_dir()
-    # An update that is killed leaves an incomplete stamp, so the next run starts from scratch. An
-    # update that fails has changed nothing (pip resolves and downloads everything before it installs).
-    write_stamp(folder, {**wanted, "complete": False})
+    wanted = {**own, "extras": sorted(extras | installed), "pyproject": content}
     packages = f".[{','.join(wanted['extras'])}]" if wanted["extras"] else "."
     say(f"installing {packages} and its dependencies into {shown(folder)} (a minute or two)")
+    install: list[str | pathlib.Path] = [binaries / "python"]
+    install += ["-m", "pip", "--disable-pip-version-check", "install", "--no-input"]
+    if lowest:
+        constraints = folder / "lowest.txt"
+        versions = lowest_versions(pyproject, set(wanted["extras"]))
+        constraints.write_text("\n".join(versions) + "\n")
+        install += ["--constraint", constraints]
+    # If this run is killed, the next one begins with an empty environment. An update that fails has
+    # changed nothing: pip resolves and downloads everything before it installs.
+    write_stamp(folder, {})
     try:
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-        install = [*pip, "install", "--no-input"]
-        if lowest:
-            constraints = folder / "lowest.txt"
-            versions = lowest_versions(ROOT / "pyproject.toml", set(wanted["extras"]))
-            constraints.write_text("\n".join(versions) + "\n")
-            install += ["--constraint", str(constraints)]
         run_quietly([*install, "--editable", packages], "pip", verbose)
     except SetupError:
-        if task == "update":
-            write_stamp(folder, stamp or {})
+        write_stamp(folder, before if is_sound else {})
         raise
     write_stamp(folder, wanted)
     seconds = time.monotonic() - began
     say(f"installed in {seconds:.0f} s")
-    return seconds
+    return binaries, seconds
 
 
 def make_venv(folder: pathlib.Path, stamp: dict[str, Any] | None) -> None:
     """Create an empty environment; replaces one that this tool made earlier."""
-    check_venv_parts()
-    if folder.exists() and not folder.is_dir():
+    foreign = folder.exists() if not folder.is_dir() else stamp is None and any(folder.iterdir())
+    if foreign:
         raise SetupError(
-            f"expected a folder for the environment at {folder}, which is a file; remove it, or name "
-            "another folder: FCL_VENV=FOLDER python3 tools/dev.py ..."
+            f"{folder} exists and was not made by this tool; remove it, or name another folder: "
+            "FCL_VENV=FOLDER python3 tools/dev.py ..."
         )
-    if folder.is_dir() and any(folder.iterdir()):
-        if stamp is None:
-            raise SetupError(
-                f"{folder} exists and was not made by this tool; remove it, or name another "
-                "folder: FCL_VENV=FOLDER python3 tools/dev.py ..."
-            )
-        why = "is out of date" if stamp.get("complete") else "is incomplete"
-        say(f"{shown(folder)} {why}: creating it again")
-        # renamed first, so that a run that is killed does not leave half a folder without a stamp
-        doomed = folder.with_name(f"{folder.name}.old-{os.getpid()}")
-        folder.rename(doomed)
-        shutil.rmtree(doomed)
     folder.mkdir(parents=True, exist_ok=True)
-    write_stamp(folder, {"complete": False})
     say("creating {} with Python {}.{}.{}".format(shown(folder), *sys.version_info))
-    run_quietly([sys.executable, "-m", "venv", folder], "venv", verbose=False)
+    write_stamp(folder, {})  # if the creation is interrupted, the folder is this tool's to replace
+    run_quietly([sys.executable, "-m", "venv", "--clear", folder], "venv", verbose=False)
+    write_stamp(folder, {})
 
 
 def run_quietly(command: Sequence[str | pathlib.Path], name: str, verbose: bool) -> None:
     """Run a command in ROOT, and show its output only if it fails. Raises SetupError."""
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         output = None if verbose else log
-        # The command inherits the lock of ready_venv: if this run is killed, pip continues, and the
-        # next run must wait for it.
-        status = run(command, stdout=output, stderr=output, close_fds=False)
+        status = run(command, stdout=output, stderr=output)
         if status == 0:
             return
         log.seek(0)
@@ -319,49 +242,6 @@ def run_quietly(command: Sequence[str | pathlib.Path], name: str, verbose: bool)
 def shown(path: pathlib.Path) -> str:
     """A path relative to ROOT if it lies below."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-
-
-@contextlib.contextmanager
-def ready_venv(
-    extras: set[str], verbose: bool, lowest: bool = False
-) -> Iterator[tuple[pathlib.Path, float]]:
-    """The `bin` folder of an up-to-date environment, and the seconds spent on updating it.
-
-    Runs that use the environment share a lock; a run that changes it waits until no other uses it.
-    """
-    import fcntl  # not at the top, so that check_platform reports its error on Windows
-
-    folder = venv_folder(lowest)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        # beside the folder, because the folder itself may be removed
-        lock = folder.with_name(folder.name + ".lock").open("w")
-    except OSError as error:
-        raise SetupError(
-            f"cannot write beside {folder}: {error}; name another folder with FCL_VENV"
-        ) from None
-
-    def acquire(kind: int) -> None:
-        try:
-            fcntl.flock(lock, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another run that uses {shown(folder)}")
-            fcntl.flock(lock, kind)
-
-    with lock:
-        os.set_inheritable(lock.fileno(), True)
-        seconds = 0.0
-        while True:
-            acquire(fcntl.LOCK_SH)
-            stamp = read_stamp(folder)
-            if judge(stamp, wanted_stamp(folder, extras)) == "nothing" and starts(
-                folder / "bin" / "python"
-            ):
-                break
-            acquire(fcntl.LOCK_EX)
-            seconds += prepare(extras, verbose, lowest)
-            # Another run may have changed the environment while the lock changed: check again.
-        yield folder / "bin", seconds
 
 
 # --- the commands ---------------------------------------------------------------------------
@@ -554,20 +434,20 @@ def main(arguments: list[str]) -> int:
     try:
         check_platform()
         check_python()
-        with ready_venv(EXTRAS[command], verbose, lowest) as (binaries, installation):
-            match command:
-                case "demo":
-                    return demo(binaries, installation)
-                case "test":
-                    return test(binaries, rest, lowest)
-                case "docs":
-                    return docs(binaries)
-                case "release":
-                    return release(binaries, rest)
-                case "traces":
-                    return traces(binaries, rest)
-                case _:
-                    return lint(binaries)
+        binaries, installation = prepare(EXTRAS[command], verbose, lowest)
+        match command:
+            case "demo":
+                return demo(binaries, installation)
+            case "test":
+                return test(binaries, rest, lowest)
+            case "docs":
+                return docs(binaries)
+            case "release":
+                return release(binaries, rest)
+            case "traces":
+                return traces(binaries, rest)
+            case _:
+                return lint(binaries)
     except SetupError as error:
         print(f"dev: {error}", file=sys.stderr)
         return 2

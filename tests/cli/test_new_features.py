@@ -14,6 +14,7 @@ import fcl
 from tests.cli.conftest import ok
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("name", "rows"), [("HighPairs", "numbers"), ("EqualLetters", "sequences")]
 )

@@ -68,6 +68,7 @@ def waiting(
             process.kill()
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from dask_cluster import client, cluster  # noqa: F401
 from generators import Later
-from jobs import OPTIONS, Job, jobs
+from jobs import JOBS, OPTIONS, Job
 
 import fcl
 from fcl.drivers.processes import faults
@@ -30,7 +30,6 @@ from tests.same_optimum import ROUNDING, same_optimum
 from tools.fuzz import certify
 from tools.fuzz.general import General
 
-JOBS = {job.name: job for job in jobs()}
 #: Jobs of every family, loss, number of outputs and kind of option.
 PROCESSES = (
     "kmers-squared_hinge", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown",

@@ -72,6 +72,15 @@ TABLES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 ALL = RULES | TABLES
+#: Tables of each kind of number: others need kernels of their own, which take long to compile.
+QUICK = ("truncated-float32", "ftrl-q2.4", "ogd-q2.13")
+every_learner = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in (*RULES, *QUICK) else pytest.mark.slow)
+        for name in ALL
+    ],
+)
 #: Learners that may begin at given weights.
 WARM = [name for name in RULES if not name.startswith("ball") and "average" not in name]
 
@@ -127,7 +136,7 @@ def test_a_learner_is_its_plain_rule(name: str, loss: str) -> None:
         assert learner.rows == eager.rows and learner.weight == pytest.approx(eager.weight)
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_learner
 def test_cuts_and_saved_states_give_the_same_bits(name: str) -> None:
     """At every row of the second pass; rows of weight 0 might as well not be there."""
     n, p = 40, 6
@@ -164,7 +173,7 @@ def test_cuts_and_saved_states_give_the_same_bits(name: str) -> None:
             assert np.array_equal(state[key], value), key
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_learner
 def test_a_row_without_a_finite_margin_is_not_learnt(name: str) -> None:
     X, y, s = stream(3, 20, 4, "logistic")
     method, options = options_of(name)
@@ -180,7 +189,7 @@ def test_a_row_without_a_finite_margin_is_not_learnt(name: str) -> None:
     assert b == c and np.abs(w - v).max() <= step
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_learner
 def test_arrays_and_states_take_what_the_plan_says(name: str) -> None:
     p = 5000
     X, y, s = stream(4, 30, p, "logistic")
@@ -227,7 +236,7 @@ def bits(model: fcl.Model) -> list[Any]:
 
 
 @pytest.mark.thin(6)
-@pytest.mark.parametrize("name", ALL)
+@every_learner
 def test_a_run_resumes_at_every_checkpoint(name: str, tmp_path: Path) -> None:
     given = arguments(name)
     whole = fcl.train_online(data(), **given)
@@ -249,7 +258,7 @@ def test_a_run_resumes_at_every_checkpoint(name: str, tmp_path: Path) -> None:
     assert calls >= 8
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_learner
 def test_python_is_the_estimator_and_the_command(name: str, tmp_path: Path) -> None:
     given = arguments(name, block_rows=65_536)
     found = fcl.train_online(data(), **given)
@@ -314,7 +323,7 @@ def test_a_run_starts_from_a_model(name: str) -> None:
     assert np.abs(model.margins(ROWS) - start.margins(ROWS)).max() <= 1e-5
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_learner
 def test_the_plan_names_the_table(name: str) -> None:
     given = {key: value for key, value in arguments(name).items() if key != "certify"}
     plan = plan_online(data(), **given)

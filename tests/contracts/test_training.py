@@ -6,7 +6,7 @@ The jobs are those of tests/jobs.py, by the inline driver; tests/contracts/test_
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -17,7 +17,7 @@ import bag_matrix
 import judge_outputs
 import numpy as np
 import pytest
-from jobs import Job, jobs
+from jobs import JOBS, Job, every_job
 from judge import Problem, confirm, kmer_matrix
 from judge_outputs import ClassProblem, TargetProblem
 from product_matrix import product_matrix
@@ -33,26 +33,6 @@ from fcl.solve import admission, inner_descent
 from tests.drivers.conftest import bits, coefficients, dense
 from tests.families import hinge_matrix
 from tools.fuzz import certify
-
-JOBS = {job.name: job for job in jobs()}
-#: Jobs that take less than half a second, of every loss, view, option and number of outputs.
-QUICK = (
-    "kmers-squared", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample",
-    "kmers-labels", "bag-wildcards", "bag-search", "columns-hinge", "columns-targets-group",
-    "columns-standardize", "columns-covariates", "columns-offset", "sparse-softmax", "products",
-    "fourier-steps", "union-numbers", "kmers-negative-sample", "columns-limits", "columns-limits-named",
-)  # fmt: skip
-
-
-def marked(slow: Iterable[str]) -> list[Any]:
-    """All jobs, of which some are marked slow."""
-    return [pytest.param(n, marks=pytest.mark.slow if n in slow else ()) for n in JOBS]
-
-
-SLOW = set(JOBS) - set(QUICK)
-#: Jobs of several seconds.
-LONG = ("sparse-strong", "fourier")
-
 
 # -- the optimum -----------------------------------------------------------------------------------
 
@@ -105,8 +85,8 @@ def problem_of(job: Job, phi: np.ndarray) -> Problem | ClassProblem:
     return Problem(phi, y, s, loss, C, intercept, rho, offset=offset, z=z, **limits)
 
 
-@pytest.mark.thin(9)
-@pytest.mark.parametrize("name", marked(LONG))
+@pytest.mark.thin(3)
+@every_job
 def test_the_optimum_of_the_judge(name: str) -> None:
     """Objective, gap, violation and every pass's bound; the margins of the model are the matrix's."""
     job, model = JOBS[name], trained(name).result.model
@@ -145,8 +125,8 @@ def test_the_optimum_of_the_judge(name: str) -> None:
     assert (model.support == (phi[:, model.ids] != 0.0).sum(axis=0)).all()
 
 
-@pytest.mark.thin(5)
-@pytest.mark.parametrize("name", marked(LONG))
+@pytest.mark.thin(2)
+@every_job
 def test_the_model_is_empty_up_to_the_smallest_C(name: str) -> None:
     job, least = JOBS[name], trained(name).result.model.options["C_min"]
     none = job.train(C=0.999 * least)
@@ -206,7 +186,7 @@ def trained(name: str) -> Run:
 
 
 @pytest.mark.thin(4)
-@pytest.mark.parametrize("name", marked(SLOW))
+@every_job
 def test_threads_and_a_scratch_file_change_no_bit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,9 +205,10 @@ def test_threads_and_a_scratch_file_change_no_bit(
 
 
 @pytest.mark.thin(4)
-# sparse-strong takes 30 passes like those of sparse
-@pytest.mark.parametrize("name", [job for job in marked(SLOW) if job.values[0] != "sparse-strong"])
+@every_job
 def test_resumed_at_every_pass(name: str) -> None:
+    if name == "sparse-strong":
+        pytest.skip("30 passes like those of sparse")
     run = trained(name)
     assert len(run.checkpoints) >= 3 * (run.result.passes - 1)
     assert {len(saved.history) for saved in run.checkpoints} == set(range(run.result.passes))

@@ -16,7 +16,7 @@ from fcl.convert import files
 def test_a_signal_just_before_a_read_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread gets the signal, so that it does not interrupt the read of this one."""
     reading, writing = os.pipe()
-    begun = threading.Event()
+    begun, stopped = threading.Event(), threading.Event()
     ended: list[str] = []
 
     class Stopped(Exception):
@@ -29,8 +29,8 @@ def test_a_signal_just_before_a_read_ends_it(monkeypatch: pytest.MonkeyPatch) ->
         begun.wait()
         time.sleep(0.1)
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
-        time.sleep(2.0)
-        ended.append("by the end of the pipe")
+        if not stopped.wait(2.0):
+            ended.append("by the end of the pipe")
         os.close(writing)
 
     monkeypatch.setattr("sys.stdin", os.fdopen(reading))
@@ -44,6 +44,7 @@ def test_a_signal_just_before_a_read_ends_it(monkeypatch: pytest.MonkeyPatch) ->
             files._Counted(None).readinto(bytearray(10))
         assert not ended
     finally:
+        stopped.set()
         thread.join()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGUSR1, before)

@@ -6,9 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from jobs import jobs
+from jobs import JOBS
 
-JOBS = {job.name: job for job in jobs()}
 MODELS = re.compile(r"(raised )?(local problem itself|whole Hessian|sampled Hessian) [1-9]\d*")
 
 

@@ -13,7 +13,7 @@ from rows import acceptors
 from scipy.sparse import csr_matrix
 
 import fcl
-from fcl.features import Bag, Concat, Kmers, bind_features, parse_features
+from fcl.features import Kmers, bind_features, parse_features
 from tests.drivers.conftest import check, fit
 
 C = 0.2
@@ -46,7 +46,7 @@ def train(text: Any, **options: Any) -> fcl.TrainResult:
     return fit(data(), text, **({"C": C, "tol": 1e-8, "block_rows": 128} | options))
 
 
-def confirm(text: str, l1_ratio: float = 1.0, intercept: bool = True) -> np.ndarray:
+def confirm(text: str) -> np.ndarray:
     """Train at the judge's optimum on the explicit matrix; returns the weights."""
     parts, factors = [], []
     for member in text.split(" + "):
@@ -54,8 +54,8 @@ def confirm(text: str, l1_ratio: float = 1.0, intercept: bool = True) -> np.ndar
         parts.append(matrix(kind))
         factors += [float(factor or 1.0)] * parts[-1].shape[1]
     y, f = rows()[1], np.array(factors)
-    problem = Problem(np.hstack(parts), y, np.ones(len(y)), "logistic", C, intercept, l1_ratio, f)
-    result = train(text, l1_ratio=l1_ratio, intercept=intercept)
+    problem = Problem(np.hstack(parts), y, np.ones(len(y)), "logistic", C, factors=f)
+    result = train(text)
     w = check(result, problem, rel=1e-7)
     names = [result.model.family.describe(int(j)) for j in result.model.ids]
     assert 5 < np.count_nonzero(w) == len(set(names))
@@ -63,29 +63,11 @@ def confirm(text: str, l1_ratio: float = 1.0, intercept: bool = True) -> np.ndar
     return w
 
 
-@pytest.mark.parametrize(
-    ("text", "l1_ratio", "intercept"),
-    [
-        ("kmers:d=2 * 0.5 + bag:d=3,value=presence,strands=both * 2", 1.0, False),
-        ("kmers:d=2 * 0.5 + bag:d=3,value=presence,strands=both * 2", 0.6, True),
-        ("bag:d=3 * 3 + kmers:d=1 + bag:d=3,strands=both * 0.7", 1.0, True),
-        ("kmers:d=2 * 1.5", 1.0, True),
-    ],
-)
-def test_optimum(text: str, l1_ratio: float, intercept: bool) -> None:
-    confirm(text, l1_ratio, intercept)
-
-
 def test_of_equal_columns_the_cheaper_has_the_weight() -> None:
     w = confirm("bag:d=3 * 1.5 + bag:d=3")
     assert not w[:64].any() and np.count_nonzero(w[64:]) > 5
     w = confirm("bag:d=3 + bag:d=3 * 1.5")
     assert not w[64:].any() and np.count_nonzero(w[:64]) > 5
-
-
-def test_specs_and_texts_are_the_same() -> None:
-    spec = Concat([Kmers(2), (Bag(3), 2.0)])
-    assert train(spec).certificate == train("kmers:d=2 + bag:d=3 * 2").certificate
 
 
 def test_plan_counts_the_members() -> None:

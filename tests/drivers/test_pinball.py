@@ -42,6 +42,7 @@ def train(loss: str, y: np.ndarray = Y, **options: Any) -> fcl.TrainResult:
     return fcl.train(fcl.open_data(X, y=y, weights=S), "columns", loss=loss, **given)
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("width", [1.0, 0.1, 1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("C", [0.1, 1.0])
 @pytest.mark.parametrize("tau", [0.02, 0.5, 0.9])

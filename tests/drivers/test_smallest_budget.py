@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from jobs import Job, jobs
+from jobs import JOBS, Job
 from rows import acceptors
 
 import fcl
@@ -17,7 +17,6 @@ from fcl.drivers.job import make_job
 from fcl.errors import BudgetError
 from fcl.options import TrainOptions
 
-JOBS = {job.name: job for job in jobs()}
 TOL = 1e-3
 #: Jobs of every kind, and a C at which the model has a few weights more than the cache has columns.
 TIGHT: dict[str, dict[str, Any]] = {

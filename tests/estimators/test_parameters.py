@@ -6,6 +6,7 @@ import re
 from inspect import Parameter, signature
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fcl
@@ -93,3 +94,23 @@ def test_only_the_family_is_positional(estimator: type) -> None:
     assert ("class_weight" in names) == ("Classifier" in estimator.__name__)
     loss = signature(estimator).parameters["loss"].default
     assert loss == ("logistic" if "Classifier" in estimator.__name__ else "squared")
+
+
+#: Parameters that libraries check, and those that are not checked by their own names yet.
+CHECKED_OTHERWISE = {"cv", "dask", "random_state"}
+NOT_NAMED = {
+    "FCLOnlineClassifier": {"fit_intercept"},
+    "FCLOnlineRegressor": {"fit_intercept"},
+    "StagewiseClassifier": {"certify", "class_weight", "loss"},
+    "StagewiseRegressor": {"certify"},
+}
+
+
+@pytest.mark.parametrize("kind", [*ESTIMATORS, *ONLINE, *STAGEWISE])
+def test_every_parameter_is_checked(kind: Any) -> None:
+    """tests/test_options.py has the values that each kind of options refuses."""
+    left_out = CHECKED_OTHERWISE | NOT_NAMED.get(kind.__name__, set())
+    for name in kind("columns").get_params().keys() - left_out:
+        estimator = kind(**({"features": "columns"} | {name: object()}))
+        with pytest.raises(fcl.InputError, match=rf"^{name}\b"):
+            estimator.fit(np.eye(8), np.arange(8) % 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fcl.features import Bag, BagFamily, parse_features, spell_features
+from fcl.features import BagFamily
 from tests.bag_matrix import occurrences, patterns, reverse
 from tests.families import same_bits, values_of
 from tests.pricing import Pricing
@@ -80,15 +80,3 @@ def test_search_skips_what_cannot_count(strands: str, monkeypatch: pytest.Monkey
     short = Pricing(family, prepared, 64)
     assert same_bits(short.price(r, watch, threshold), found)
     assert short.sums(r, ids).tobytes() == pricer.sums(r, ids).tobytes()
-
-
-@pytest.mark.parametrize(
-    ("text", "spec"),
-    [
-        ("bag:d=6", Bag(6)),
-        ("bag:d=4,value=presence,strands=both", Bag(4, "presence", "both")),
-        ("bag:d=5,strands=both,wildcards=true", Bag(5, strands="both", wildcards=True)),
-    ],
-)
-def test_text(text: str, spec: Bag) -> None:
-    assert parse_features(text) == spec and spell_features(spec) == text

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import fcl
-from fcl.features import Bag, Columns, Concat, Kmers, bind_features, parse_features, spell_features
+from fcl.features import Bag, Columns, Concat, Kmers, bind_features
 from fcl.features.base import Family
 from tests.explicit import prepare
 from tests.families import Alone, Shares, values_of
@@ -63,25 +62,6 @@ def test_descriptions_name_the_member() -> None:
     assert family.describe(first - 16) == "bag: AA anywhere"
     assert family.describe(first) == "kmers 2: AAA at -4"
     assert bind(Concat([(Kmers(2), 2.0)]), codes).describe(0) == "AA at 0"
-
-
-@pytest.mark.parametrize(
-    ("text", "spec"),
-    [
-        ("kmers:d=6 + bag:d=3", Concat([Kmers(6), Bag(3)])),
-        ("kmers:d=6,origin=70 * 2", Concat([(Kmers(6, 70), 2.0)])),
-        ("columns + columns * 0.1", Concat([Columns(), (Columns(), 0.1)])),
-        ("kmers:d=2 * 1", Concat([Kmers(2)])),
-        (
-            "bag:d=3,value=presence,strands=both * 1.5 + kmers:d=4",
-            Concat([(Bag(3, "presence", "both"), 1.5), Kmers(4)]),
-        ),
-    ],
-)
-def test_text(text: str, spec: Concat) -> None:
-    assert parse_features(text) == spec
-    assert parse_features(spell_features(spec)) == spec
-    assert spell_features(parse_features(text)) == spell_features(spec)
 
 
 def test_nested_members_are_flat() -> None:

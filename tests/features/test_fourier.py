@@ -157,19 +157,7 @@ def test_a_bandwidth_of_the_user_for_equal_rows(x: np.ndarray) -> None:
     assert fitted(x, gamma=0.5).gamma_ == 0.5
 
 
-def test_text_and_description() -> None:
-    made = parse_features("fourier:n=100000,kernel=gaussian,gamma=0.01")
-    assert made == Fourier(n=100000, gamma=0.01)
-    assert parse_features(spell_features(made)) == made
-    eight = parse_features("fourier:n=100,dtype=int8")
-    assert eight == Fourier(n=100, dtype="int8") != Fourier(n=100)
-    assert parse_features(spell_features(eight)) == eight
-    assert "dtype" not in spell_features(made)  # as it was spelled in older checkpoints
-    free = parse_features("fourier:per_pass=1000,kernel=laplace")
-    assert isinstance(free, Fourier) and (free.n, free.per_pass) == (None, 1000)
-    assert parse_features(spell_features(free)) == free
-    assert Fourier().per_pass == 65536 and Fourier(n=3).per_pass is None
-
+def test_descriptions() -> None:
     made = fitted(numbers(), gamma=0.5)
     omega, b = made.frequencies(np.array([7]))
     strongest = int(np.abs(omega[:, 0]).argmax())

@@ -140,3 +140,12 @@ def test_good_classes_converge() -> None:
     sparse = fcl.open_data(scipy.sparse.csr_array(np.abs(X)), y=Y)
     assert train(generators.Sparse(), sparse, driver="inline", tol=1e-1).converged
     assert train("generators:NoOptions", driver="inline", tol=1e-2).converged
+
+
+def test_blocks_of_a_prediction_are_numbered() -> None:
+    family = bind(generators.Later("raise", MARK), fcl.open_data(X, y=Y).rows)
+    scorer = family.scorer(np.array([0]), np.ones(1))
+    for block in (0, 1):
+        scorer.margins(X[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS])
+    with pytest.raises(fcl.GeneratorError, match="on row block 2 raised"):
+        scorer.margins(X[2 * BLOCK_ROWS :])

@@ -13,7 +13,7 @@ from sklearn.linear_model import Lasso
 
 import fcl
 from fcl.errors import InputError, ScaleWarning
-from fcl.features import Hinges, bind_features, parse_features, spell_features
+from fcl.features import Hinges, bind_features, parse_features
 from fcl.features.generator.contract import decode, encode
 from fcl.report.make import make_report
 from fcl.testing import check_generator
@@ -84,6 +84,7 @@ def test_knots_are_distinct_quantiles_inside_the_range(n: int) -> None:
     assert made.shifts_[:5].tolist() == [0.0] * 5 and abs(made.shifts_[5] - 1e9) < 2.0
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 7, 64])
 def test_prices_are_the_sums_of_the_columns(n: int, dtype: type) -> None:
@@ -130,11 +131,6 @@ def test_names_are_found_again() -> None:
     times = fitted(1e9 + np.arange(5.0)[:, None] / 4, n=3, scale=False)  # knots need more digits
     assert times.describe(1, ["t"]) == "max(0, t - 1000000000.25)"
     assert times.describe(0, ["t"]) == "t - 1000000000.5"
-
-
-def test_the_text_of_the_family() -> None:
-    assert parse_features("hinges") == Hinges(16) == parse_features(spell_features(Hinges()))
-    assert parse_features("hinges:n=3,scale=false") == Hinges(3, scale=False)
 
 
 @pytest.mark.parametrize(

@@ -6,24 +6,10 @@ import numpy as np
 import pytest
 
 from fcl.data.memory import MemoryReader
-from fcl.features import KmerFamily, Kmers, family_from_config, parse_features
+from fcl.features import KmerFamily, Kmers, family_from_config
 from tests import brute
 
 SMALL = [(1, 1), (1, 5), (2, 2), (2, 6), (3, 5), (4, 5)]
-
-
-def test_brute_force_reads_patterns_as_the_words_say() -> None:
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 5, (40, 4)).astype(np.uint8)
-    phi = brute.matrix(codes, 2)
-    for j, (position, pattern) in enumerate(brute.family(2, 4)):
-        expected = [brute.matches(pattern, position, row) for row in codes]
-        assert phi[:, j].tolist() == expected
-    assert brute.matches("A.G", 1, [4, 0, 4, 2]) and not brute.matches("AAG", 1, [4, 0, 4, 2])
-    values = rng.normal(size=40)
-    sums = brute.sums_by_pattern(codes, values, 2)
-    for j, feature in enumerate(brute.family(2, 4)):
-        assert sums.get(feature, 0.0) == pytest.approx(values @ phi[:, j], abs=1e-13)
 
 
 @pytest.mark.parametrize(("d", "length"), SMALL)
@@ -74,8 +60,3 @@ def test_the_family_is_made_again_from_its_description() -> None:
     assert family_from_config(family.to_config()) == family
     rows = MemoryReader(np.zeros((3, 5), np.uint8), "X")
     assert Kmers(5, 2).bind(rows) == KmerFamily(5, 5, 2)
-
-
-def test_the_form_of_the_command_line() -> None:
-    assert parse_features("kmers:d=8,origin=70") == Kmers(8, 70)
-    assert parse_features(" kmers : origin = -3 , d = 2 ") == Kmers(2, -3)

@@ -1,4 +1,4 @@
-"""Families as text: lists as options, and classes in place of instances."""
+"""Families as text: options, lists among them, unions, and classes in place of instances."""
 
 from __future__ import annotations
 
@@ -7,7 +7,51 @@ import pytest
 
 import fcl
 from fcl.errors import InputError
-from fcl.features import Columns, parse_features, spell_features
+from fcl.features import (
+    Bag,
+    Columns,
+    Concat,
+    Fourier,
+    Hinges,
+    Kmers,
+    parse_features,
+    spell_features,
+)
+
+#: Texts, what they stand for, and how this is spelled, if not in the same way.
+TEXTS = [
+    ("kmers:d=8,origin=70", Kmers(8, 70), ""),
+    (" kmers : origin = -3 , d = 2 ", Kmers(2, -3), "kmers:d=2,origin=-3"),
+    ("bag:d=6", Bag(6), ""),
+    ("bag:d=4,value=presence,strands=both", Bag(4, "presence", "both"), ""),
+    ("bag:d=5,strands=both,wildcards=true", Bag(5, strands="both", wildcards=True), ""),
+    ("hinges", Hinges(16), "hinges:n=16,scale=true"),
+    ("hinges:n=3,scale=false", Hinges(3, scale=False), ""),
+    ("fourier:n=100000,kernel=gaussian,gamma=0.01", Fourier(n=100000, gamma=0.01), None),
+    ("fourier:n=100,dtype=int8", Fourier(n=100, dtype="int8"), None),
+    ("fourier:per_pass=1000,kernel=laplace", Fourier(None, "laplace", per_pass=1000), None),
+    ("kmers:d=6 + bag:d=3", Concat([Kmers(6), Bag(3)]), ""),
+    ("kmers:d=6,origin=70 * 2", Concat([(Kmers(6, 70), 2.0)]), ""),
+    ("columns + columns * 0.1", Concat([Columns(), (Columns(), 0.1)]), None),
+    ("kmers:d=2 * 1", Concat([Kmers(2)]), None),
+    ("bag:d=3,value=presence,strands=both * 1.5 + kmers:d=4",
+     Concat([(Bag(3, "presence", "both"), 1.5), Kmers(4)]), ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "spec", "spelled"), TEXTS)
+def test_texts(text: str, spec: object, spelled: str | None) -> None:
+    assert parse_features(text) == spec
+    found = spell_features(spec)
+    assert parse_features(found) == spec
+    assert spelled is None or found == (spelled or text)
+
+
+def test_defaults_of_a_later_version_are_not_spelled() -> None:
+    """Checkpoints of earlier versions are resumed by their text."""
+    assert "dtype" not in spell_features(Fourier(n=100))
+    assert Fourier().per_pass == 65536 and Fourier(n=3).per_pass is None
+    assert Fourier(n=100, dtype="int8") != Fourier(n=100)
 
 
 class Lists(Columns):

@@ -80,6 +80,12 @@ def test_predictions_of_classes() -> None:
     np.testing.assert_array_equal(huge, np.tile([1.0, 0.0, 0.0], (3, 1)))
 
 
+def test_two_classes_have_two_outputs() -> None:
+    model = several(weights=WEIGHTS[:, :2], labels=KINDS[:2], intercept=INTERCEPTS[:2])
+    np.testing.assert_array_equal(encoded_target(model, np.array(KINDS[:2]), "y"), [0.0, 1.0])
+    assert [scores.kind for scores in table_scores(model)] == ["predicted", "margin", "probability"]
+
+
 def test_predictions_of_labels_and_numbers() -> None:
     labels = several(loss="logistic", labels=None)
     np.testing.assert_array_equal(labels.predict(X), MARGINS > 0)

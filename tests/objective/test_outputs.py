@@ -200,7 +200,7 @@ def test_no_bound_is_above_the_optimum() -> None:
     for seed in range(300):
         problem, random = class_problem(seed, 24, 4), np.random.default_rng(seed)
         objective = outputs_of(problem, block_rows=64)
-        W, b = problem.solve(110)
+        W, b = problem.solve()
         best = problem.objective(W, b)
         noise = (0.0, 0.01, 1.0)[seed // 2 % 3]
         own = W + noise * random.normal(size=W.shape)
@@ -223,7 +223,7 @@ def test_no_bound_is_above_the_optimum() -> None:
 def test_optimum_has_the_gap_0(group: bool) -> None:
     problem = class_problem(11, group=group, rho=1.0, intercept=True)
     objective = outputs_of(problem)
-    W, b = problem.solve(6_000)
+    W, b = problem.solve()
     m = margins_of(problem, W, b)
     objective.fit_unpenalised(m)
     r, value = residuals_of(objective, m), problem.objective(W, b)

@@ -1,4 +1,4 @@
-"""The trainer of coupled outputs reaches the optimum of an independent proximal gradient method."""
+"""The trainer of coupled outputs reaches the optimum of an independent solver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fcl.cache import ColumnCache
 from fcl.features.base import DenseColumns
 from fcl.kernels.coupled_blocks import block_length
 from fcl.objective import GroupPenalty, Objective, Penalty, find_loss, make_objective
-from fcl.solve import coupled_model
+from fcl.solve import coupled_exact, coupled_groups, coupled_model
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.inner import InnerModel
 from fcl.solve.line import norm_rise
@@ -67,7 +67,7 @@ class Case:
     def optimum(self) -> float:
         """By the judge, on centred columns, for which the free intercepts compensate."""
         centred = replace(self.judge, phi=self.phi - self.phi.mean(axis=0))
-        return centred.objective(*centred.solve(10_000))
+        return centred.objective(*centred.solve())
 
 
 def make_case(loss: str, group: bool, n: int = 90, k: int = 12, **rest: object) -> Case:
@@ -147,7 +147,7 @@ def solve(case: Case, rounds: int = 6, **options: object) -> tuple[float, np.nda
 @pytest.mark.slow
 @pytest.mark.parametrize("group", [True, False])
 @pytest.mark.parametrize("loss", ["softmax", "squared", "logistic"])
-def test_the_optimum_is_that_of_the_proximal_gradient_method(loss: str, group: bool) -> None:
+def test_the_optimum_is_that_of_the_judge(loss: str, group: bool) -> None:
     case = make_case(loss, group, C=0.02 if loss == "squared" else 0.3)
     found, weights = solve(case)
     assert found == pytest.approx(case.optimum(), rel=1e-8)
@@ -172,6 +172,19 @@ def test_without_elimination_and_with_a_bound_of_the_blocks(
     for group in (True, False):
         case = make_case("softmax", group)
         assert solve(case)[0] == pytest.approx(case.optimum(), rel=1e-8)
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_the_exact_hessian_is_summed_over_chunks_of_rows(
+    monkeypatch: pytest.MonkeyPatch, group: bool
+) -> None:
+    case = make_case("softmax", group)
+    value = solve(case, rounds=2)[0]
+    calls = []
+    minimise = coupled_exact.over_chunks
+    monkeypatch.setattr(coupled_exact, "over_chunks", lambda *a: calls.append(a) or minimise(*a))
+    monkeypatch.setattr(coupled_exact, "CHUNK_ENTRIES", 1000)  # 9 rows of 12 weights of 3 outputs
+    assert solve(case, rounds=2)[0] == pytest.approx(value, rel=1e-12) and calls
 
 
 @pytest.mark.slow
@@ -226,6 +239,14 @@ def test_steps_lower_the_objective_by_what_they_say() -> None:
     after = case.value(point.weights_of(np.arange(12)), point.covariates)
     assert before - after == pytest.approx(total, rel=1e-9)
     assert solver.rise() == pytest.approx(after - before, rel=1e-9)
+
+
+def test_newton_steps_of_groups_solve_their_system_in_any_units() -> None:
+    random = np.random.default_rng(4)
+    factor, units = random.normal(size=(9, 6)), 10.0 ** random.integers(-6, 7, 6)
+    matrix = (factor.T @ factor) * units * units[:, None]
+    found = coupled_groups._solved(matrix, matrix @ (1.0 / units))
+    np.testing.assert_allclose(found * units, 1.0, rtol=1e-9)
 
 
 def test_lengths_of_blocks_and_changes_of_norms() -> None:

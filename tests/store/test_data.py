@@ -127,8 +127,8 @@ def test_large_objects_come_in_parts(tmp_path: Path, upload: Upload, server: S3S
     assert server.count("X/c/") >= 3 + 4
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("kind", ["500", "503", "truncate", "slow"])
+@pytest.mark.thin(4)
+@pytest.mark.parametrize("kind", ["truncate", "500", "503", "slow"])
 def test_passing_faults_change_nothing(
     data: fcl.DataSet, folder: Path, server: S3Server, kind: str
 ) -> None:

@@ -9,13 +9,11 @@ from tools.bench import (
     constants,
     convert_inputs,
     data,
-    online_ball,
-    online_data,
     online_learners,
-    online_sparse,
     passes,
     paths,
     prediction,
+    projections,
     stagewise,
     training,
 )
@@ -46,15 +44,10 @@ STAGES = ("test error", "processor", "seconds")
 CLASSIFIERS = {name: {"method": name} for name in
                ("ridge", "lbfgs", "saga", "sgd", *LIBLINEAR, "vw")}  # fmt: skip
 WHICH = ("processor", "rows/s", "above optimum", "features", "active", "AUPRC", "rate", "ratio")
-#: Methods on the L1 ball; the last one needs clarabel.
-BALL = ("line search", "descent", "ball all", "EG all", "ball 25%", "EG 25%", "ball 100", "EG 100",
-        "ball 1", "EG 1", "interior point")  # fmt: skip
 #: Kinds of vectors, with their radii.
 KINDS = ("normal; z = 100", "normal; z = n/10", "99 % zeros; z = 100", "ties of 1/4; z = 100",
          "1e8 + uniform; z = 100", "sorted upwards; z = n/10", "sorted downwards; z = n/10",
          "constant; z = 100", "geometric; z = 100", "one nonzero; z = 1", "Cauchy; z = 100")  # fmt: skip
-LOOPS = (("fcl", 1), ("fcl, least memory", 1), ("DCL-SGD", 4), ("DCL-SGD", 16), ("hinge", 4),
-         ("squared hinge", 4), ("squared hinge", 16))  # fmt: skip
 LEARNERS = ("SGDClassifier invscaling", "SGDClassifier optimal", "ftrl", "truncated-gradient implicit",
             "truncated-gradient explicit", "truncated-gradient adagrad", "vw --l1", "vw --ftrl",
             "train")  # fmt: skip
@@ -276,72 +269,13 @@ _ALL = [
          cluster.remote, ("seconds", "reading", "MB/s", "prepared", "pass", "trainer", "peak",
          "ratio"), {"rows": 1_500_000}, {"local disk": {"requests": 0}, **{f"{n} at once":
          {"requests": n} for n in (1, 8, 32)}}, cores=0, page=True),
-    # -- online: learners on the L1 ball, and projections
-    Case("projections-sizes", "projections",
-         "nanoseconds for each number, by the size of the vector", data.nothing,
-         online_ball.project, tuple(f"10^{k}" for k in range(2, 8)), {"sizes":
-         "2 2.5 3 3.5 4 4.5 5 5.5 6 6.5 7", "scale": 100.0}, {f"{kind}, {method}": {"kind":
-         f"{kind}; z = 100", "method": method} for kind in ("normal", "99 % zeros") for method in
-         ("ball", "sorting", "as printed")}, picture=("projections", "numbers in the vector",
-         "nanoseconds for each number", "xy")),
+    # -- online: projections
     Case("projections-kinds", "projections", "nanoseconds for each number, by kinds of vectors",
-         data.nothing, online_ball.project, ("10^4", "10^6", "10^7"), {"sizes": "6 7"},
+         data.nothing, projections.project, ("10^4", "10^6", "10^7"), {"sizes": "6 7"},
          {f"{kind}, {method}": {"kind": kind, "method": method} for kind in KINDS for method in
          ("ball", "simplex", "sorting")}),
-    Case("ball-rows", "ball", "microseconds of a row", online_data.rows_of, online_ball.row_times,
-         ("heap", "tree", "list", "whole vector", "tree / heap", "heap, ns a feature", "k",
-         "active"), {}, {"random, p = 1,000,000, k = 100, z = 5": {"name": "random 1000000 100",
-         "z": 5.0, "rate": 1.0}, "random, p = 1,000,000, k = 100, z = 20": {"name":
-         "random 1000000 100", "z": 20.0, "rate": 1.0}, "random, p = 2,000,000, k = 1,000": {"name":
-         "random 2000000 1000", "z": 20.0, "rate": 1.0, "n": 1000}, "20 newsgroups": {"name":
-         "20news", "n": 10_000}, "C. elegans, k-mers of d = 4": {"name": "celegans", "rate": 0.1,
-         "n": 10_000}}),
-    Case("ball-stream", "ball", "cumulative loss and errors of one pass (Figure 8)",
-         online_data.rows_of, online_ball.ball_stream, ("z", "rate", "loss", "errors", "left",
-         "us a row"), {}, {"20 newsgroups": {"name": "20news"}, "C. elegans": {"name": "celegans",
-         "start": 0.1}, "pairs, comp.*": {"name": "pairs-comp", "radius": 1e5, "start": 100.0},
-         "pairs, rec.*": {"name": "pairs-rec", "radius": 1e5, "start": 100.0}}),
-    Case("ball-20news", "ball", "10^9 operations, and s, to levels of (f - f*) / f* (Figure 6)",
-         online_data.rows_of, online_ball.ball_curve, ("level 1", "level 0.3", "level 0.1",
-         "level 0.03", "least", "rate"), {"name": "20news", "C": 1.0, "start": 100.0, "passes":
-         100.0, "tuned": 10.0, "levels": "1 0.3 0.1 0.03"}, {method: {"method": method} for method
-         in BALL[:-1]}, picture=("ball-passes", "operations / 10^9", "(f - f*) / f*", "xy")),
-    Case("ball-kmers", "ball", "the same on k-mers of C. elegans", online_data.rows_of,
-         online_ball.ball_curve, ("level 1", "level 0.3", "level 0.1", "level 0.03", "least",
-         "rate"), {"name": "celegans", "every": 640, "C": 0.1, "passes": 40.0, "seconds": 10.0,
-         "tuned": 3.0, "levels": "1 0.3 0.1 0.03"}, {method: {"method": method} for method in
-         BALL[:-1]}),
-    *(Case(f"ball-{loss}", "ball",
-         f"800 synthetic rows, {loss} loss, to levels of (f - f*) / (f(0) - f*) (Figures 4 and 5)",
-         online_data.rows_of, online_ball.ball_curve, ("level 0.1", "level 0.01", "level 0.001",
-         "level 0.0001", "least", "rate"), {"name": loss, "loss": loss, "rows": 800, "start":
-         start}, {method: {"method": method} for method in BALL}, picture=("ball-batch-800",
-         "operations / 10^9", "(f - f*) / (f(0) - f*)", "xy")) for loss, start in (("squared", 1.0),
-         ("logistic", 10.0))),
-    Case("ball-classes", "ball", "ten classes with a kernel on MNIST (Figure 7)", data.mnist,
-         online_ball.kernel_classes, ("losses", "test error", "zeros", "rate"), {},
-         {f"{method}, {words}": {"method": method, "steps": steps, "passes": passes} for words,
-         steps, passes in (("all rows a step", 1, 100), ("1 % of the rows a step", 100, 25)) for
-         method in ("ball", "EG")}, picture=("ball-classes", "passes", "mean loss", "y")),
-    Case("features-left", "truncated", "features left without a loss of accuracy (Figure 1)",
-         online_data.with_noise, online_sparse.features_left, ("active", "no noise", "left",
-         "accuracy", "area", "chosen"), {}, {f"{name}{' + noise' if noise else ''}": {"name": name,
-         "noise": noise, **more} for name, more in (("wdbc", {}), ("magic04", {}), ("splice", {}),
-         ("diabetes", {"loss": "squared"}), ("a9a", {"few": True}), ("20news", {"few": True, "unit":
-         1000.0})) for noise in ((False, True) if name != "20news" else [False])}),
-    Case("sparsity", "truncated", "sparsity against the area under the ROC curve (Figure 2)",
-         online_data.with_noise, online_sparse.sparse_models, ("area", "active", "within 0.01 of it",
-         "of them noise"), {}, axes(name=("wdbc", "magic04", "a9a")), picture=("sparsity",
-         "features", "area under the ROC curve", "x")),
-    *(Case(f"loops-{name}", "loops", f"{title}: processor seconds to (P - P*) / P*",
-         online_data.rows_of, online_sparse.cached_loops, ("away 0.1", "away 0.001", "away 1e-06",
-         "end", "optimum", "rate", "passes", "most cached", "evicted"), {"name": name, "unit":
-         False, "start": start}, {f"{method}, 1/{part}" if part > 1 else method: {"method": method,
-         "part": part} for method, part in LOOPS}, picture=("dcl", "processor seconds",
-         "(P - P*) / P*", "xy")) for name, title, start in (("20news", "20 newsgroups", 0.01),
-         ("celegans", "C. elegans", 0.001))),
     # -- online learners beside other libraries and beside certified training
-    *(Case(f"online-{name}", "online", f"one pass over {title}", online_data.rows_of,
+    *(Case(f"online-{name}", "online", f"one pass over {title}", online_learners.rows_of,
          online_learners.one_pass, ("rows/s", "above optimum", "own gap", "active", "test loss",
          "test error", "AUPRC", "rate", "ratio"), {"name": name, "every": 16, "unit": False, "C":
          0.1}, {learner: {"learner": learner} for learner in LEARNERS} | {"river": {"learner":
@@ -352,24 +286,17 @@ _ALL = [
          online_learners.which, WHICH, {"every": 4}, {f"d = {d}, {method}": {"d": d, "method": method}
          for d in (6, 8) for method in ("train", "ftrl")}),
     Case("online-long", "which", "bags of k-mers in sequences of 20,000 letters",
-         online_data.long_sequences, online_learners.which, WHICH, {"rates":
+         online_learners.long_sequences, online_learners.which, WHICH, {"rates":
          "0.0005 0.002 0.008 0.03 0.125"}, axes(method=("train", "ftrl"))),
-    Case("online-stream", "which", "20 newsgroups as svmlight lines in a pipe", online_data.rows_of,
+    Case("online-stream", "which", "20 newsgroups as svmlight lines in a pipe", online_learners.rows_of,
          online_learners.svmlight_stream, ("processor", "rows/s", "above optimum", "active", "ratio"),
          {"name": "20news", "unit": False}, {"convert, train": {"method": "train"}, "online -":
          {"method": "online"}}, command=True),
-    *(Case(f"rates-{name}", "rates", f"--rate auto on {name}", online_data.rows_of,
+    *(Case(f"rates-{name}", "rates", f"--rate auto on {name}", online_learners.rows_of,
          online_learners.auto_rate, ("auto", "grid", "above, auto", "above, grid", "choice / pass"),
          {"name": name, "every": 16, "unit": False}, axes(method=("ftrl", "truncated-gradient")))
          for name in ("20news", "example", "a9a")),
     # -- online: learning in less memory
-    Case("ram-bits", "ram", "progressive loss against bits", online_data.less_ram_rows,
-         online_learners.bits, ("bits", "loss, %", "over seeds", "error, %", "AUC loss, %", "clipped",
-         "active", "rate", "loss"), {"seeds": 5}, axes(name=("a9a", "20news")),
-         picture=("less-ram", "bits of a weight and its count", "progressive loss", "")),
-    Case("ram-rounding", "ram", "rounded models on unseen rows of a9a", online_data.less_ram_rows,
-         online_learners.rounding, ("loss, %", "AUC loss, %", "rise", "sd", "bound", "bound of sd",
-         "largest move", "bound of move", "bits", "bits stored"), {"name": "a9a", "seeds": 10}),
     Case("ram-speed", "ram", "nanoseconds of an update", data.nothing, online_learners.updates, ("MB",
          "ns, first", "ns, later"), {}, axes(p=(1 << 14, 1 << 22, 1 << 28), weights=("float32",
          "q2.13"))),

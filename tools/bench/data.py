@@ -398,17 +398,15 @@ def a9a(form: str = "sparse") -> Rows:
     return Rows(found[0], found[1], tests=found[2], of_tests=found[3])
 
 
-def newsgroups(
-    group: int | str | None = 0, scale: str = "", split: str = "date", every: int = 1
-) -> Rows:
+def newsgroups(group: int | None = 0, scale: str = "", split: str = "date", every: int = 1) -> Rows:
     """20 newsgroups: word counts, with test rows.
 
     Parameters
     ----------
-    group : int, "half" or None
-        The positive group, the first ten groups, or None for 20 classes.
+    group : int, optional
+        The positive group, or None for 20 classes.
     scale : str
-        "": counts; "unit": counts in rows of length 1; "log": log(1 + count) in rows of length 1;
+        "": counts; "unit": counts in rows of length 1;
         "stagewise": log(1 + count) of words in at least three texts, float32, in random order.
     split : str
         By "date", or "random" for 15,000 training rows.
@@ -421,9 +419,8 @@ def newsgroups(
     random = np.random.default_rng(0)
     if split == "random":
         held = (np.arange(len(y)) >= 15_000)[random.permutation(len(y))]
-    if scale in ("log", "stagewise"):
-        X.data = np.log1p(X.data)
     if scale == "stagewise":
+        X.data = np.log1p(X.data)
         X = X[:, np.flatnonzero(X.getnnz(axis=0) >= 3)].astype(np.float32)
         X = X[:, random.permutation(X.shape[1])].tocsr()
     elif scale:
@@ -431,7 +428,7 @@ def newsgroups(
         X = sparse.csr_matrix(sparse.diags(1.0 / np.where(length > 0.0, length, 1.0)) @ X)
     label: Any = y
     if group is not None:
-        label = np.where(y < 10 if group == "half" else y == group, 1.0, -1.0)
+        label = np.where(y == group, 1.0, -1.0)
     train, test = X[~held][::every], X[held]
     return Rows(train, label[~held][::every], tests=test, of_tests=label[held])
 

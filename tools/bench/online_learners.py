@@ -1,9 +1,12 @@
-"""Online learners of fcl beside those of other libraries, and in less memory."""
+"""Online learners of fcl beside those of other libraries, and in less memory.
+
+Seconds are processor time on one core. Rates are the best of a grid, whose ends are extended until the
+best is inside.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
 import multiprocessing
 import os
@@ -12,17 +15,98 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from tools.bench import commands, common, peers, training
+from tools.bench import commands, common, data, peers, training
 from tools.bench.common import median
-from tools.bench.data import Rows
-from tools.bench.online_common import Floats, best_rate, chunk_of, dense, optimum_of
+from tools.bench.data import Floats, Rows
 from tools.bench.runner import Clock, Figures, in_turns, measured
+
+# -- rates, rows and optima ----------------------------------------------------------------------------
+
+
+def best_rate(
+    start: float, cost: Callable[[float], float], factor: float = math.sqrt(10.0)
+) -> float:
+    """The rate of a grid with the least cost; its ends are extended until the best is inside."""
+    costs = {k: cost(start * factor**k) for k in (-1, 0, 1)}
+    while True:
+        best = min(costs, key=lambda k: costs[k])
+        if min(costs) < best < max(costs):
+            return float(start * factor**best)
+        end = best - 1 if best == min(costs) else best + 1
+        costs[end] = cost(start * factor**end)
+
+
+def chunk_of(X: Any) -> Any:
+    """The rows of a CSR matrix for a learner of fcl."""
+    from fcl.features.rows import RowChunk
+
+    return RowChunk(X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data)
+
+
+def dense(size: int, point: tuple[Any, ...]) -> Floats:
+    """The weights of a learner as a full vector."""
+    w = np.zeros(size)
+    w[point[0]] = point[1]
+    return w
+
+
+def optimum_of(rows: Rows, C: float, tol: float) -> tuple[Floats, Any]:
+    """Weights of fcl's certified optimum of the penalised problem, and the model."""
+    import fcl
+
+    model: Any = fcl.train(rows.open(), "columns", C=C, tol=tol).model
+    return dense(rows.x.shape[1], (model.ids, model.weights)), model
+
+
+def rows_of(name: str = "20news", every: int = 160, unit: bool = True) -> Rows:
+    """The rows of a name, in random order.
+
+    Parameters
+    ----------
+    name : str
+        "20news" (one group against the others), "example" (all k-mers with d = 4 of examples/celegans),
+        or "a9a".
+    every : int
+        Take every k-th window.
+    unit : bool
+        Scale the rows of 20 newsgroups to length 1.
+    """
+    from scipy import sparse
+
+    if name == "20news":
+        found = data.newsgroups(scale="unit" if unit else "")
+    elif name == "a9a":
+        found = data.a9a()
+    else:
+        found = data.example(every, every, 4)
+        tests = sparse.csr_matrix(data.all_kmers(found.tests, 4))
+        found = replace(found, x=data.all_kmers(found.x, 4), tests=tests)
+    return found.shuffled()
+
+
+def long_sequences(n: int = 2000, length: int = 20_000) -> Rows:
+    """Random sequences, in which half of the rows have 50 copies of each of 5 patterns, the others 40."""
+    found: list[Any] = []
+    for rows, seed in ((n, 1), (n // 2, 2)):
+        random = np.random.default_rng(seed)
+        codes = random.integers(0, 4, (rows, length), dtype=np.uint8)
+        patterns = np.random.default_rng(0).integers(0, 4, (5, 6), dtype=np.uint8)
+        y = random.integers(0, 2, rows)
+        for row, label in zip(codes, y, strict=True):
+            for pattern in patterns:
+                starts = random.integers(0, length - 6, random.poisson(50 if label else 40))
+                row[starts[:, None] + np.arange(6)] = pattern
+        found += [codes, y]
+    return Rows(found[0], found[1], "bag:d=6", tests=found[2], of_tests=found[3])
+
 
 # -- learners beside other libraries -------------------------------------------------------------------
 
@@ -237,148 +321,6 @@ def learner(p: int, rate: float, method: str = "ogd", **options: Any) -> Any:
     from fcl.online import OnlineOptions, make_learner
 
     return make_learner(method, p, OnlineOptions(**{"alpha": 0.0, "rate": rate, **options}))
-
-
-def progressive(made: Any, X: Any, y: Floats, passes: int = 1) -> Floats:
-    """Mean loss, error rate, and 1 - area under the ROC curve of the last pass, before each update."""
-    from sklearn.metrics import roc_auc_score
-
-    from fcl.features.rows import RowChunk
-
-    chunk, n = RowChunk(X.indptr.astype(np.int64), X.indices, X.data), len(y)
-    for _ in range(passes):
-        margins = np.zeros(n)
-        assert made.learn(chunk, y, np.ones(n), margins) == n
-        made.end_pass()
-    error = float(np.mean((margins > 0.0) != (y > 0.0)))
-    loss = float(np.logaddexp(0.0, -y * margins).mean())
-    return np.array([loss, error, 1.0 - float(roc_auc_score(y, margins))])
-
-
-def power_of_two(rows: Rows, **options: Any) -> float:
-    """The best power of 2 for float32 on the first tenth of the rows."""
-    few = len(rows.y) // 10
-    X, y = rows.x[:few], rows.y[:few]
-
-    def loss(rate: float) -> float:
-        made = learner(X.shape[1], rate, weights="float32", **options)
-        return float(progressive(made, X, y)[0])
-
-    return min((2.0**k for k in range(-11, 9)), key=loss)
-
-
-def bits(rows: Rows, clock: Clock, seeds: int = 5) -> list[Figures]:
-    """Loss against the bits of a weight and its count, relative to float32 with exact counts.
-
-    Fixed grids with 8-bit Morris counters, adaptive grids, one rate for all features, and other methods.
-    """
-    from fcl.online.methods import kind_of
-    from fcl.online.table import morris
-
-    p, n = rows.x.shape[1], rows.notes["before"]
-    own, single = power_of_two(rows), power_of_two(rows, rates="global")
-
-    def runs(count: int = seeds, **options: Any) -> tuple[Any, Any]:
-        made = [learner(p, seed=seed, **{"rate": own, **options}) for seed in range(count)]
-        with clock:
-            return [progressive(one, rows.x, rows.y) for one in made], made[0]
-
-    full = runs(1, weights="float32")[0][0]
-
-    def line(text: str, width: float, found: Any, than: Any = full, **more: Any) -> Figures:
-        extra = [100.0 * (scores / than - 1.0) for scores in found]
-        mean, losses = np.mean(extra, axis=0), [scores[0] for scores in extra]
-        spread = f"{min(losses):+.2f} to {max(losses):+.2f}" if len(losses) > 1 else ""
-        values = zip(("loss, %", "error, %", "AUC loss, %"), mean, strict=True)
-        shown = {name: f"{value:+.3f}" for name, value in values}
-        return {"line": text, "bits": width, "over seeds": spread, **shown, **more}
-
-    grid = f"q{n}.{15 - n}"
-    counted = learner(p, own, weights="float32")
-    counted._up, counted._events = morris()
-    counted.others = np.zeros(p, np.uint8)
-    scored = [progressive(counted, rows.x, rows.y)]
-    lines = [line("float32, 32-bit counts", 64, [full], rate=own, loss=float(full[0]))]
-    lines.append(line("float32, Morris", 40, scored))
-    for text, width, weights in (("float32", 32, "float32"), (grid, 16, grid)):
-        count = 1 if weights == "float32" else seeds
-        found, _ = runs(count, weights=weights, rate=single, rates="global")
-        lines.append(line(f"{text}, one rate", width, found, rate=single))
-    panel, curves = rows.notes["title"], dict[str, list[tuple[float, float]]]()
-    for m in sorted({3, 5, 6, 7, 8, 9, 11, 13, 15 - n}):
-        found, made = runs(weights=f"q{n}.{m}")
-        curves.setdefault("fixed grid", []).append((9 + n + m, float(np.mean(found, axis=0)[0])))
-        lines.append(line(f"q{n}.{m}, Morris", 9 + n + m, found, clipped=int(made.clipped)))
-    size = float(np.sqrt(np.mean(np.square(rows.x.data, dtype=np.float64))))
-    for share in (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0):
-        found, made = runs(weights=f"q{n}.22", gamma=share * size)
-        width = 8.0 + cast("Any", made).mean_bits
-        curves.setdefault("adaptive grid", []).append((width, float(np.mean(found, axis=0)[0])))
-        lines.append(line(f"gamma {share:.2g}, Morris", width, found, clipped=int(made.clipped)))
-    for line_of_curve, (label, points) in zip(lines, curves.items(), strict=False):
-        curve = list(map(list, zip(*points, strict=True)))
-        line_of_curve |= {"curve": curve, "label": label, "panel": panel}
-    others: dict[str, dict[str, Any]] = {
-        "ftrl": {"alpha": 1e-6},
-        "truncated-gradient": {"alpha": 1e-7, "power": 0.5, "step": "explicit"},
-    }
-    for method, own_options in others.items():
-        given = {"method": method, **own_options}
-        given["rate"] = power_of_two(rows, **given)
-        whole, _ = runs(1, weights="float32", **given)
-        for weights in ("float32", grid, f"q{n}.{11 - n}", f"q{n}.{7 - n}"):
-            found, made = runs(1 if weights == "float32" else seeds, weights=weights, **given)
-            width = 8 * kind_of(method, made.options).bytes_for(1, made.options)
-            active = len(made.point()[0])
-            lines.append(line(f"{method}, {weights}", width, found, whole[0], active=active))
-    return lines
-
-
-def rounding(rows: Rows, clock: Clock, seeds: int = 10) -> list[Figures]:
-    """Loss and size of rounded models on rows that they have not seen, after three passes.
-
-    The bound of the standard deviation is that of the first order, eps / 2 times the norm of the mean
-    gradient of these rows: all rows share one rounding.
-    """
-    from sklearn.metrics import roc_auc_score
-
-    from fcl.files.compact import margin_bound, mean_rise, packed_weights, round_weights
-
-    p, X, y = rows.x.shape[1], rows.tests.astype(np.float64), rows.of_tests
-    made = learner(p, power_of_two(rows))
-    progressive(made, rows.x, rows.y, passes=3)
-    w, b, n = made.arrays()[0].copy(), made.intercept, len(y)
-    margins = X @ w + b
-    full, area = float(np.logaddexp(0.0, -y * margins).mean()), roc_auc_score(y, margins)
-    squares = np.add.reduceat(X.data**2, X.indptr[:-1])
-    slope = float(np.linalg.norm(X.T @ (-y / (1.0 + np.exp(y * margins)) / n)))
-    lines: list[Figures] = []
-    for m, how in itertools.product((3, 5, 6, 7, 8, 9, 11, 13), ("random", "nearest")):
-        eps, rises, moves, areas = 2.0**-m, [], [], []
-        for seed in range(seeds if how == "random" else 1):
-            with clock:
-                v = round_weights(w, np.arange(p), m, how, seed)
-            moves.append(float(np.abs(X @ (v - w)).max()))
-            rises.append(float(np.logaddexp(0.0, -y * (X @ v + b)).mean()) - full)
-            areas.append(1.0 - float(roc_auc_score(y, X @ v)))
-        shares = np.unique(v, return_counts=True)[1] / p
-        found: Figures = {
-            "line": f"q2.{m} {how}", "loss, %": f"{100 * np.mean(rises) / full:+.4f}",
-            "AUC loss, %": f"{100 * (np.mean(areas) / (1.0 - area) - 1.0):+.4f}",
-            "rise": f"{np.mean(rises):+.1e}", "largest move": max(moves),
-            "bits": abs(float((shares * np.log2(shares)).sum())),
-            "bits stored": 8 * len(packed_weights(v, m, "zstd")) / p,
-        }  # fmt: skip
-        if how == "random":
-            promise = float(mean_rise(eps, float(squares.mean()), 0.25) or 0.0)
-            found |= {
-                "sd": f"{np.std(rises, ddof=1):.1e}",
-                "bound of sd": f"{eps / 2 * slope:.1e}",
-                "bound": f"{promise:.1e}",
-                "bound of move": margin_bound(eps, squares.max(), n),
-            }
-        lines.append(found)
-    return lines
 
 
 def random_chunk(first: int, n: int, p: int, width: int = 100) -> tuple[Any, Any]:
