@@ -22,7 +22,7 @@ from fcl.errors import BudgetError, InputError
 from fcl.features.standardized import attach_scales
 from fcl.memory.meter import peak_memory
 from fcl.parallel import Team
-from fcl.run.held_out import Scores
+from fcl.run.held_out import HeldOutScores
 from fcl.run.reasons import StopReason
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
@@ -237,13 +237,13 @@ class InlineRun:
         )
         return session.reason(certified, solver.rounding)
 
-    def scores(self) -> Scores:
+    def scores(self) -> HeldOutScores:
         """Score the anchor on the validation rows; leaves its margins in ``valid_margins``."""
         rows = self.job.valid
         assert rows is not None
         with self.session.timed("validation"):
             self._write_valid_margins(rows, self.solver.outer.point)
-            return Scores.of(self.job.options, rows.y, rows.s, self.valid_margins)
+            return HeldOutScores.of(self.job.options, rows.y, rows.s, self.valid_margins)
 
     def _write_valid_margins(self, rows: Rows, point: Point) -> None:
         out, family = self.valid_margins, self.job.family

@@ -32,7 +32,7 @@ from fcl.run.events import (
     StepProgress,
     Validated,
 )
-from fcl.run.held_out import Patience, Scores
+from fcl.run.held_out import HeldOutScores, Patience
 from fcl.run.reasons import StopReason
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import MOST_ROUNDING, Passes
@@ -285,7 +285,7 @@ class Session:
         self.history[number]["validation"] = dict(scores)
         self.report(Validated(number, scores))
 
-    def scores(self, number: int, point: Point, scores: Scores) -> dict[str, Any]:
+    def scores(self, number: int, point: Point, scores: HeldOutScores) -> dict[str, Any]:
         """The scores at the anchor of a pass by name (None if undefined), and the number of rows."""
         rows = self.job.valid
         assert rows is not None

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fcl.objective import find_loss
 from fcl.options import TrainOptions
 from fcl.solve.run_state import BestPass
@@ -15,7 +17,7 @@ from fcl.types import Floats
 
 
 @dataclass(frozen=True)
-class Scores:
+class HeldOutScores:
     """The scores of an anchor on the held-out rows.
 
     loss : mean loss; NaN without ``patience``, which alone needs it.
@@ -25,11 +27,11 @@ class Scores:
     loss: float
 
     @classmethod
-    def of(cls, options: TrainOptions, y: Floats, s: Floats, margins: Floats) -> Scores:
+    def of(cls, options: TrainOptions, y: Floats, s: Floats, margins: Floats) -> HeldOutScores:
         """The scores of margins, float64 (n,) or (K, n)."""
         loss = math.nan
         if options.patience is not None:
-            n_outputs = len(margins) if margins.ndim > 1 else 1
+            n_outputs = len(np.atleast_2d(margins))
             objective = options.objective(y, s, n_outputs=n_outputs)
             loss = objective.loss_sum(margins) / float(s.sum())
         return cls(find_loss(options.loss).score_outputs(y, s, margins), loss)

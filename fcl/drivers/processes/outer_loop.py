@@ -41,7 +41,7 @@ from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
 from fcl.features.prices import Prices
-from fcl.run.held_out import Scores
+from fcl.run.held_out import HeldOutScores
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
 from fcl.solve.polish import polish, polishable
@@ -115,7 +115,7 @@ class OuterLoopState:
         self._watch_pass = -1
         self._watched_slots: Ids = np.empty(0, np.int64)
         self._n_watched = 0
-        self._scores = Scores(math.nan, math.nan)
+        self._scores = HeldOutScores(math.nan, math.nan)
         n_view = self.config.view_rows or job.train.n
         self.columns = WantedColumns(layout, self.store, n_view, job.family)
         self._sample = job.sample_size(self.config.view_rows, self.store.capacity)
@@ -213,7 +213,7 @@ class OuterLoopState:
                 slots = self.columns.made(task.start, task.stop, n)
                 self.slots.settle(task.serial, slots)
             case Score(metric, loss):
-                self._scores = Scores(metric, loss)
+                self._scores = HeldOutScores(metric, loss)
 
     def lost(self, task: WriterTask) -> None:
         """Note that the writer of a task died: the slots of a ``columns`` task are free again."""

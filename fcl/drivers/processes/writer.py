@@ -46,7 +46,7 @@ from fcl.drivers.processes.messages import (
 from fcl.features.base import ColumnMaker
 from fcl.options import TrainOptions
 from fcl.parallel import Team
-from fcl.run.held_out import Scores
+from fcl.run.held_out import HeldOutScores
 from fcl.solve import passes as steps
 from fcl.solve.margins import write_margins
 from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
@@ -361,7 +361,7 @@ class Writer:
 
     def _score(self, _: WriterTask, __: None) -> Score:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
-        found = Scores.of(self.options, *rows)
+        found = HeldOutScores.of(self.options, *rows)
         return Score(found.metric, found.loss)
 
 
