@@ -129,7 +129,7 @@ class StopTraining(Exception):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 5))
     >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
-    >>> from fcl.drivers.events import PassDone
+    >>> from fcl.run.events import PassDone
     >>> def stop(event):
     ...     if isinstance(event, PassDone) and event.gap < 0.5:
     ...         raise fcl.StopTraining

@@ -130,8 +130,8 @@ def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
 
 
 def validation_text(validation: Mapping[str, Any] | None) -> str:
-    """``AUPRC 0.7652`` or ``MSE 1.25``; empty if nothing was measured or the metric is undefined."""
+    """``AUPRC 0.7652`` or ``MSE 1.25``, the metric; empty if it was not measured or is undefined."""
     for name, value in (validation or {}).items():
-        if name != "n_rows" and value is not None:
+        if name not in ("n_rows", "loss") and value is not None:
             return format_score(name, value)
     return ""

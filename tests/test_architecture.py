@@ -18,6 +18,7 @@ LEVELS = (
     ("cli", "estimators", "testing"),
     ("report", "path", "scoring", "stagewise"),
     ("drivers", "convert"),
+    ("run",),
     ("solve", "online"),
     ("cache", "files", "model", "options"),
     ("features", "data"),

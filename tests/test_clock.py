@@ -14,12 +14,11 @@ import fcl
 from fcl.cli.online import command
 from fcl.clock import Clock, parts_of
 from fcl.drivers import executor
-from fcl.drivers.events import Event, PassDone, Prepared
 from fcl.drivers.online import train as online_train
 from fcl.estimators import FCLClassifier
 from fcl.kernels.compilation import Compilation
 from fcl.path.train import train_path
-from fcl.stagewise.events import BlockVisited, StagewiseStarted
+from fcl.run.events import BlockVisited, Event, PassDone, Prepared, Started
 from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 LIMIT = 10.0
@@ -95,7 +94,7 @@ def path(progress: Callable[[Event], None], **options: Any) -> str:
     [
         (trained, {"driver": "inline"}, "tolerance"),
         (trained, {"driver": "processes"}, "tolerance"),
-        (path, {}, "grid"),
+        (path, {}, "done"),
     ],
     ids=["inline", "processes", "path"],
 )
@@ -118,7 +117,7 @@ def test_a_limit_counts_from_the_first_pass(
 @pytest.mark.parametrize("late", [False, True])
 def test_stages_count_from_the_first_block(time: Time, late: bool) -> None:
     def report(event: Event) -> None:
-        moves = isinstance(event, BlockVisited if late else StagewiseStarted)
+        moves = isinstance(event, BlockVisited if late else Started)
         time.seconds += 100.0 if moves else 0.0
 
     running = StagewiseRunOptions(progress=report, max_time=LIMIT, certify=False)

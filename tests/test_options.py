@@ -171,13 +171,13 @@ def test_fields_have_the_defaults_of_their_options(kind: type) -> None:
 def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
     assert JOB_DEFAULTS.keys() == {
         "features", "loss", "group", "C", "alpha", "l1_ratio", "limits", "class_weight", "standardize",
-        "intercept", "tol", "memory", "max_time", "max_passes", "seed", "block_rows", "valid_fraction",
-        "driver", "writers", "row_view", "offset", "covariates",
+        "intercept", "tol", "memory", "max_time", "max_passes", "patience", "seed", "block_rows",
+        "valid_fraction", "driver", "writers", "row_view", "offset", "covariates",
     }  # fmt: skip
     assert TrainOptions().of_job() == JOB_DEFAULTS
     assert {name for name, option in KEPT.items() if option.resume is Resume.FREE} == {
-        "data", "valid", "out", "scratch", "tol", "max_time", "max_passes", "memory", "driver",
-        "writers", "checkpoint_every", "row_view",
+        "data", "valid", "out", "scratch", "tol", "max_time", "max_passes", "patience", "memory",
+        "driver", "writers", "checkpoint_every", "row_view",
     }  # fmt: skip
     # the fixed ones of the command are those of the job, and the names of arrays
     assert KEPT.keys() - {"x", "y", "weights"} == {

@@ -8,7 +8,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -152,10 +155,75 @@ def test_reference_has_all_commands() -> None:
 
 
 def test_events_page_names_all_events() -> None:
-    from fcl.drivers.events import Event, PassDone
+    import fcl.run
 
     text = (ROOT / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
-    for kind in Event.__subclasses__():
-        assert f"`{kind.__name__}`" in text
-    for field in dataclasses.fields(PassDone):
-        assert f"`{field.name}`" in text
+    for name in fcl.run.__all__:
+        assert f"   {name}\n" in text
+        kind = getattr(fcl.run, name)
+        if issubclass(kind, fcl.run.Event) and kind is not fcl.run.Measured:
+            for field in dataclasses.fields(kind):
+                assert re.search(rf"\b{field.name}\b.* : ", kind.__doc__ or ""), (name, field.name)
+    for reason in fcl.run.StopReason:
+        assert f"`{reason}`" in text and reason.sentence
+
+
+def stub(name: str, calls: list[tuple[Any, ...]]) -> ModuleType:
+    """A module of which every function and method records its calls."""
+
+    def record(function: str) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            calls.append((function, args, options))
+            return Recorder()
+
+        return call
+
+    class Recorder:
+        def __getattr__(self, method: str) -> Any:
+            return record(method)
+
+    module = ModuleType(name)
+    module.__getattr__ = record  # type: ignore[method-assign]
+    return module
+
+
+@pytest.mark.parametrize(
+    ("page_file", "module", "callback", "expected"),
+    [
+        ("tensorboard", "torch.utils.tensorboard", lambda m: m.TensorBoard("runs"), "add_scalar"),
+        ("mlflow", "mlflow", lambda m: m.to_mlflow, "log_metrics"),
+        ("wandb", "wandb", lambda m: m.to_wandb, "log"),
+    ],
+)
+def test_trackers(
+    page_file: str,
+    module: str,
+    callback: Callable[[Any], Any],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The recipes of the page log every pass; the trackers are stubs that record calls."""
+    import numpy as np
+
+    import fcl
+
+    page = (ROOT / "docs" / "howto" / "progress.md").read_text(encoding="utf-8")
+    (code,) = (b.text for b in pages.blocks(page) if b.name == f"{page_file}_progress.py")
+    calls: list[tuple[Any, ...]] = []
+    parts = module.split(".")
+    for end in range(1, len(parts) + 1):
+        name = ".".join(parts[:end])
+        monkeypatch.setitem(sys.modules, name, stub(name, calls))
+    recipe = ModuleType("recipe")
+    exec(code, vars(recipe))
+    x = np.random.default_rng(0).standard_normal((200, 5))
+    data = fcl.open_data(x, y=np.where(x[:, 0] > 0.1, 1, -1))
+    result = fcl.train(data, "columns", C=0.1, valid_fraction=0.3, progress=callback(recipe))
+    logged = [(args, options) for name, args, options in calls if name == expected]
+    if page_file == "tensorboard":
+        gaps = [args[1] for args, _ in logged if args[0] == "gap"]
+        assert {"validation.auprc", "objective"} <= {args[0] for args, _ in logged}
+    else:
+        gaps = [args[0]["gap"] for args, _ in logged]
+        assert [options["step"] for _, options in logged] == list(range(result.passes))
+    assert gaps == pytest.approx([each["gap"] for each in result.history])

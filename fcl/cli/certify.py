@@ -23,10 +23,10 @@ from fcl.options import PROBLEM, options_of_command
 from fcl.options.option import CERTIFY
 
 if TYPE_CHECKING:
-    from fcl.drivers.events import Event
     from fcl.drivers.optimality import Optimality
     from fcl.facts import Fact
     from fcl.model import Model
+    from fcl.run.events import Event
 
 EPILOG = (
     """\
@@ -146,7 +146,7 @@ def _optimum(options: dict[str, Any]) -> Model:
 
 def _say(event: Event) -> None:
     """Say what takes long."""
-    from fcl.drivers.events import Compiling, StepProgress
+    from fcl.run.events import Compiling, StepProgress
 
     if isinstance(event, Compiling):
         messages.say(f"compiling kernels, once, about {event.seconds:.0f} s")

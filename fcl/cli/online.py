@@ -148,11 +148,10 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     from fcl.cli.progress import View
     from fcl.cli.report import result_lines
     from fcl.cli.watched import watched
-    from fcl.drivers.online.progress import OnlineProgress
-    from fcl.drivers.online.run import End
     from fcl.drivers.online.stream import learn_stream
     from fcl.drivers.online.train import plan_online, train_online
     from fcl.files.result_file import Output
+    from fcl.run import OnlineProgress, StopReason
 
     clock, limit = Clock(), options["max_time"]
 
@@ -189,10 +188,10 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
         output, lambda path, replace: result.save(path, replace, bare=options["bare"])
     )
     moved |= output.path != options["out"]  # perhaps while it learnt
-    if result.end is End.DIVERGED:
+    if result.reason is StopReason.DIVERGED:
         messages.say(f"error: {result.message}; the model before this row is in {output.path}")
         return EXIT_USAGE
-    if result.end is End.FULL:
+    if result.reason is StopReason.MEMORY:
         messages.say(f"error: {result.message}; the model so far is in {output.path}")
         return EXIT_UNFINISHED
     if not options["quiet"]:

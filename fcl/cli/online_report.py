@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fcl.cli.common import messages
 from fcl.cli.progress import View
-from fcl.drivers.events import Event
-from fcl.drivers.online.progress import OnlineProgress
 from fcl.facts import validation_text
+from fcl.run.events import Event, OnlineProgress
 from fcl.units import format_bytes
 
 HEAD = ("rows", "loss", "since last", "constant", "active", "|w|", "rows/s", "memory")

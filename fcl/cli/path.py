@@ -132,18 +132,20 @@ def run_path(
     stop : Stop
         Whether a signal asks for an end.
     """
-    from fcl.path.rules import PathStop
+    from fcl.run.reasons import StopReason
 
     folder = local_neighbour(options["out"], ".path")
     given = arguments()
     for name in _NOT_ARGUMENTS:
         del given[name]
     given |= {name: options[name] for name in PATH_OPTIONS if name != "points"}
+    if options["patience"] is None:  # the default of a path
+        del given["patience"]
     given |= _all_folds(options, given["data"])
     if options["overwrite"] and options["resume"] is None:
         _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
-    if stop.signum is not None and path.reason == PathStop.INTERRUPTED:
+    if stop.signum is not None and path.reason == StopReason.INTERRUPTED:
         messages.say(
             f"{folder} holds {counted(len(path.points), 'point')}; {_how_to_continue(options, folder)}"
         )
@@ -159,7 +161,7 @@ def run_path(
         return EXIT_FAILED
     if path.checkpoint_failed:
         return EXIT_CHECKPOINT
-    unfinished = not path.chosen.converged and path.chosen.reason not in ("max-passes", "max-time")
+    unfinished = not path.chosen.converged and not path.chosen.reason.is_chosen
     return EXIT_UNFINISHED if unfinished else 0
 
 
@@ -223,8 +225,8 @@ def _folds(option: str, text: str, options: Mapping[str, Any], data: Any) -> tup
 def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> PathResult:
     from fcl.cli.path_report import PathView
     from fcl.cli.watched import passes_view, watched
-    from fcl.drivers.events import Jobs, PassDone
     from fcl.path.train import train_path
+    from fcl.run.events import Jobs, PassDone
 
     view = PathView(passes_view(options, lines=options["verbose"]), options["quiet"])
     with watched(options, stop, view, (PassDone, Jobs)) as progress:

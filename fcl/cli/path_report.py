@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from fcl.cli.common import messages
 from fcl.cli.progress import View, problem_text
 from fcl.cli.report import covariate_lines, result_lines
-from fcl.drivers.events import Event, Jobs, Prepared, Started
 from fcl.facts import Fact, aligned
-from fcl.path.events import PathStarted, PointDone, PointStarted
 from fcl.path.result import score_text
+from fcl.run.events import Event, Jobs, PathStarted, PointDone, PointStarted, Prepared, Started
 from fcl.units import counted, format_gap, format_seconds, score_title
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ class PathView(View):
         super().__init__()
         self._inner = inner or View()
         self._quiet = quiet
-        self._started = False  # whether the problem was shown; it is not, again, for each fold
-        self._part = ""
         self._n_done = 0  # jobs on a cluster
 
     def __enter__(self) -> PathView:
@@ -50,15 +47,11 @@ class PathView(View):
         if isinstance(event, Jobs) and not self._quiet and event.done > self._n_done:
             self._n_done = event.done
             messages.write(jobs_line(event))
-        if isinstance(event, PathStarted):
-            self._part = f"{event.part}: " if event.part else ""
-        if isinstance(event, PathStarted | PointStarted | PointDone | Jobs):
+        if isinstance(event, Started) and not self._quiet:
+            messages.say(problem_text(event))
+        if isinstance(event, PathStarted | PointStarted | PointDone | Jobs | Started):
             return
-        if isinstance(event, Started):  # its C is not one of the path's
-            if not self._started and not self._quiet:
-                messages.say(f"{self._part}{problem_text(event)}")
-            self._started = True
-        elif not isinstance(event, Prepared):  # once for each fold
+        if not isinstance(event, Prepared):  # once for each fold
             self._inner(event)
 
 

@@ -174,8 +174,8 @@ def _named_files(options: Any) -> list[str]:
 def _timed() -> Iterator[Callable[[], float]]:
     """Announces compilation; gives a function that returns the seconds without compilation."""
     from fcl.cli.progress import say
-    from fcl.drivers.events import Compiled, Compiling
     from fcl.drivers.kinds import JOB_SECONDS
+    from fcl.run.events import Compiled, Compiling
 
     since = time.perf_counter()
     seconds = 0.0

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
-from fcl.drivers.events import (
+from fcl.errors import OutputExistsError, reason
+from fcl.facts import class_weight_text, limits_text, mixture_text, validation_text
+from fcl.memory.ledger import in_words
+from fcl.plain import plain
+from fcl.run.events import (
     Compiled,
     Compiling,
     Event,
@@ -24,10 +28,6 @@ from fcl.drivers.events import (
     Validated,
     Workers,
 )
-from fcl.errors import OutputExistsError, reason
-from fcl.facts import class_weight_text, limits_text, mixture_text, validation_text
-from fcl.memory.ledger import in_words
-from fcl.plain import plain
 from fcl.store import names_beside
 from fcl.units import counted, format_bytes, format_gap, format_seconds
 
@@ -59,6 +59,8 @@ def pass_items(
     if text := validation_text(validation):
         name, _, value = text.partition(" ")
         items.insert(-1, (name, value))
+    if (loss := (validation or {}).get("loss")) is not None:  # which --patience goes by
+        items.insert(-1, ("held-out loss", f"{loss:.6g}"))
     if event.busy:
         items.append(("busy", busy_text(event.busy)))
     if workers is not None:

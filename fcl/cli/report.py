@@ -103,9 +103,9 @@ def _weight_text(weight: Any) -> str:
 
 def warning_line(result: TrainResult, tol: float) -> str | None:
     """A warning if the run ended above its tolerance: both gaps, and the option to change."""
-    from fcl.drivers.result import StopReason
+    from fcl.run.reasons import StopReason
 
-    if result.converged:
+    if result.converged or result.reason is StopReason.PATIENCE:
         return None
     knobs = {
         StopReason.MAX_TIME: "raise --max-time, or accept it with a larger --tol",

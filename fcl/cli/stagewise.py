@@ -217,7 +217,7 @@ def _train(job: _Job, stop: Stop) -> int:
     from fcl.cli.watched import watched
     from fcl.features import parse_features
     from fcl.files.result_file import Output
-    from fcl.stagewise.events import StagewiseStarted
+    from fcl.run.events import Started
     from fcl.stagewise.train import train_stagewise
 
     features = parse_features(options["features"], job.trusted)
@@ -236,7 +236,7 @@ def _train(job: _Job, stop: Stop) -> int:
         return 0
     view = View() if options["quiet"] else BlockLines()
     kept = KeptState(None if job.checkpoint is None else str(job.checkpoint.path))
-    with watched(options, stop, view, StagewiseStarted) as progress:
+    with watched(options, stop, view, Started) as progress:
         running = replace(_running(job, stop), progress=progress)
         try:
             result = train_stagewise(data, features, job.settings, valid, numbers, running)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from fcl.checks import shortened
 from fcl.cli.common import messages, printable
 from fcl.cli.progress import View
-from fcl.drivers.events import Event
 from fcl.facts import Fact, aligned
 from fcl.model.outputs import column_heads, output_names
+from fcl.run.events import BlockVisited, Event
 from fcl.stagewise.describe import feature_text, place, place_of, scores_text, strongest
-from fcl.stagewise.events import BlockVisited
 from fcl.units import format_seconds
 
 if TYPE_CHECKING:

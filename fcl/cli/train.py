@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 EPILOG = f"""\
 \b
 Exit codes:
-  0    success; also if --max-time or --max-passes ended the run (a warning names the gap reached)
+  0    success; also if --max-time, --max-passes (a warning names the gap reached) or --patience ended
+       the run
   1    the machine failed: full disk, out of memory; or another process took the name of an output, and
        a message names the file beside it
   2    wrong option or input: nothing was written, unless a message names the checkpoint of the passes
@@ -295,14 +296,18 @@ def _loss(request: _Request, data: DataSet) -> str:
 
 
 def _plan(request: _Request) -> int:
+    from fcl.drivers.pass_time import measure_pass
     from fcl.drivers.train import plan_training
 
     arguments = _arguments(request)
     if request.options["path"] is not None:
-        arguments["alpha"] = 1.0  # the plan is the same at every C
+        # the plan is the same at every C; patience counts points there
+        arguments |= {"alpha": 1.0, "patience": None}
         if request.options["dask"] is not None:  # of each job that a worker runs
             arguments |= {"driver": "inline", "dask": None}
-    show(plan_training(**arguments).lines())
+    lines = plan_training(**arguments).lines()
+    found = measure_pass(**arguments)
+    show(lines if found is None else [*lines, found.text])
     return 0
 
 
@@ -318,7 +323,7 @@ def _train_path(request: _Request, stop: Stop) -> int:
 
 def _train(request: _Request, stop: Stop) -> int:
     from fcl.cli.report import result_lines, warning_line
-    from fcl.drivers.result import StopReason
+    from fcl.run.reasons import StopReason
 
     options = request.options
     if options["verbose"]:
@@ -348,9 +353,7 @@ def _train(request: _Request, stop: Stop) -> int:
         return EXIT_CHECKPOINT
     if result.reason == StopReason.INTERRUPTED and stop.signum is not None:
         return 128 + stop.signum
-    # the user chose these reasons to stop, so a gap above the tolerance is then not a failure
-    limits = (StopReason.MAX_PASSES, StopReason.MAX_TIME, StopReason.INTERRUPTED)
-    if not result.converged and result.reason not in limits:
+    if not result.converged and not result.reason.is_chosen:
         return EXIT_UNFINISHED
     return 0
 
@@ -374,8 +377,8 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
     arguments = _arguments(request)
     from fcl.cli.resume import command_options
     from fcl.cli.watched import passes_view, watched
-    from fcl.drivers.events import Event, PassDone, Started
     from fcl.drivers.train import train
+    from fcl.run.events import Event, PassDone, Started
 
     view, kept = passes_view(options, lines=True), KeptState(options["checkpoint"])
     with watched(options, stop, view, PassDone) as watcher:

@@ -12,8 +12,8 @@ from typing import Any
 from fcl.cli.common import messages
 from fcl.cli.progress import JsonLog, LineView, LiveView, View
 from fcl.cli.signals import Stop
-from fcl.drivers.events import Event
 from fcl.errors import ConvergenceWarning, ScaleWarning
+from fcl.run.events import Event
 
 
 def effective(options: Mapping[str, Any]) -> dict[str, Any]:

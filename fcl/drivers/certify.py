@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from fcl import kernels
 from fcl.checks import positive, shown, whole
-from fcl.drivers.bar import Progress, on_event
-from fcl.drivers.events import Compiling, Event, PassDone, Prepared, StepProgress
 from fcl.drivers.finished import free_in_units, in_solver_units, model_at
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.kinds import JOB_SECONDS
@@ -24,6 +22,7 @@ from fcl.drivers.model_to_certify import ModelToCertify, bound_of, linear_model
 from fcl.drivers.optimality import Optimality, Violator
 from fcl.drivers.pass_plan import plan_pass
 from fcl.drivers.rows import check_data_set
+from fcl.drivers.session import started
 from fcl.errors import InputError
 from fcl.features.standardized import attach_scales, plain
 from fcl.memory.meter import peak_memory
@@ -33,6 +32,9 @@ from fcl.model.shapes import public
 from fcl.objective import relative_gap
 from fcl.options import PROBLEM, TrainOptions
 from fcl.parallel import one_blas_thread
+from fcl.run.bar import Progress, on_event
+from fcl.run.events import Compiling, Event, PassDone, Prepared, StepProgress, Stopped
+from fcl.run.reasons import StopReason
 from fcl.solve.certify import CertifiedPoint
 from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
 
@@ -162,6 +164,8 @@ def certify(
     job = _job(to_certify, data, problem, {"memory": memory, "scratch": scratch}, best, C, alpha)
     known = None if bound is None or best else bound_of(bound, job)
     report = on_event(progress)
+    begin = started(job, "certify")
+    report(replace(begin, C=None, alpha=None) if best else begin)
     with kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
         begun = time.perf_counter()
         share = _shares(report, begun)
@@ -188,6 +192,8 @@ def certify(
             elif to_certify.claims_less_than(certified.certificate.gap):
                 certified.polish()
             found = _optimality(to_certify, job, certified, known, radius, top, best, fingerprint)
+            done = _pass(found, time.perf_counter() - begun)
+            report(done)
             if keep_model:
                 kept = model_at(
                     job,
@@ -196,17 +202,19 @@ def certify(
                     found.certificate,
                     fingerprint=fingerprint,
                     C_min=None,
-                    history=[_pass(found, time.perf_counter() - begun)],
+                    history=[done.to_dict()],
                 )
                 found = replace(found, model=kept)
         finally:
             prepared.close()
+        reason, spent = StopReason.DONE, {"certificate": time.perf_counter() - begun}
+        report(Stopped(reason, reason.sentence, found.certificate, spent, peak_memory()))
     return found
 
 
-def _pass(found: Optimality, seconds: float) -> dict[str, Any]:
-    """The record of the pass for the history of the model."""
-    done = PassDone(
+def _pass(found: Optimality, seconds: float) -> PassDone:
+    """The event of the pass, which is also the history of the model."""
+    return PassDone(
         number=0,
         seconds=seconds,
         objective=found.objective,
@@ -224,7 +232,6 @@ def _pass(found: Optimality, seconds: float) -> dict[str, Any]:
         beta=0.0,
         scope=found.certificate.scope_text,
     )
-    return done.to_dict()
 
 
 def _strength(

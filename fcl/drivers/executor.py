@@ -19,7 +19,6 @@ from typing import Any, Protocol, TypeVar
 
 from fcl.clock import Clock
 from fcl.data import DataSet
-from fcl.drivers.events import Event, PassDone, Prepared, StepProgress, Validated
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import kinds_of
 from fcl.drivers.result import TrainResult
@@ -27,6 +26,7 @@ from fcl.drivers.session import Progress
 from fcl.drivers.train import train
 from fcl.memory.ledger import INTERPRETER, TABLES
 from fcl.parallel import POLL, limited
+from fcl.run.events import Event, PassDone, Prepared, StepProgress, Validated
 
 #: Rows times features from which jobs run side by side: in smaller ones most of the time is Python's, of
 #: which one thread runs at a time. 5 folds of 10,000 rows of 20 numbers took 1.2 times as long.

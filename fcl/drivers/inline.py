@@ -15,13 +15,15 @@ from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.job import Job
 from fcl.drivers.plan import Plan
-from fcl.drivers.result import StopReason, TrainResult
+from fcl.drivers.result import TrainResult
 from fcl.drivers.rows import Rows
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, InputError
 from fcl.features.standardized import attach_scales
 from fcl.memory.meter import peak_memory
 from fcl.parallel import Team
+from fcl.run.held_out import HeldOutScores
+from fcl.run.reasons import StopReason
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
 from fcl.solve.passes import Passes, local_passes
@@ -205,6 +207,7 @@ class InlineRun:
                 evicted=self.evicted,
                 last=self.certified,
                 untried=self.untried,
+                best_pass=session.patience.best,
             )
         )
         self._poll()
@@ -212,7 +215,9 @@ class InlineRun:
             certified = solver.price(len(session.history))
         session.counted(self.certified, certified)
         self.certified = certified
-        validation = session.scores(self.score()) if self.scores_passes else None
+        validation = None
+        if self.scores_passes:
+            validation = session.scores(len(session.history), solver.outer.point, self.scores())
         cache = solver.cache
         n_passes = (
             len(session.history) + 1 - (len(session.resumed.history) if session.resumed else 0)
@@ -232,13 +237,13 @@ class InlineRun:
         )
         return session.reason(certified, solver.rounding)
 
-    def score(self) -> float:
+    def scores(self) -> HeldOutScores:
         """Score the anchor on the validation rows; leaves its margins in ``valid_margins``."""
-        rows, margins = self.job.valid, self.valid_margins
+        rows = self.job.valid
         assert rows is not None
         with self.session.timed("validation"):
             self._write_valid_margins(rows, self.solver.outer.point)
-            return self.job.loss.score_outputs(rows.y, rows.s, margins)
+            return HeldOutScores.of(self.job.options, rows.y, rows.s, self.valid_margins)
 
     def _write_valid_margins(self, rows: Rows, point: Point) -> None:
         out, family = self.valid_margins, self.job.family

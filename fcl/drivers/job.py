@@ -291,6 +291,11 @@ def make_job(
     elif valid is not None:
         valid = _matched_valid(valid, data, family)
         valid_rows = select_valid_rows(valid, loss, targets)
+    if options.patience is not None and valid_rows is None:
+        raise InputError(
+            f"patience: expected held-out rows beside {options.patience}, got none; give valid or "
+            "valid_fraction"
+        )
     sum_weights = float(train.s.sum())
     design = None
     if data.covariates:

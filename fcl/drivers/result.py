@@ -5,32 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from fcl.clock import parts_of
 from fcl.facts import Fact, chosen, memory_fact, time_fact, validation_text
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.facts import passes_text, trained_facts
-from fcl.model.history import History
 from fcl.model.model import Model
+from fcl.run.reasons import StopReason
+from fcl.run.result import RunResult
 from fcl.units import counted
 
 
-class StopReason(StrEnum):
-    """Why training ended."""
-
-    TOLERANCE = "tolerance"
-    MAX_PASSES = "max-passes"
-    MAX_TIME = "max-time"
-    INTERRUPTED = "interrupted"
-    STALLED = "stalled"  #: rounding explains the gap
-    NO_PROGRESS = "no-progress"
-    MEMORY = "memory"  #: the rest of the job needs more memory
-
-
-@dataclass(frozen=True)
-class TrainResult:
+@dataclass(frozen=True, kw_only=True)
+class TrainResult(RunResult):
     """A model, and how training ended.
 
     In a job resumed from a checkpoint, ``seconds`` covers this run alone, and ``passes`` the whole job.
@@ -38,9 +26,8 @@ class TrainResult:
     Attributes
     ----------
     model : Model
-        The model at the last anchor.
-    converged : bool
-        Whether the relative gap reached ``tol``.
+        The model at the last anchor; with ``patience``, and unless training converged, the one with the
+        lowest held-out loss.
     reason : StopReason
     message : str
         The reason in words.
@@ -49,12 +36,14 @@ class TrainResult:
         writers together.
     peak_memory : int
         Bytes, over all processes.
-    passes : int
-        Number of passes, including pass 0, of the null model.
     checkpoint_failed : bool
         Whether the last attempt to write a checkpoint failed.
+    passes : int
+        Number of passes, including pass 0, of the null model.
     limit_seconds : float
         The time that ``max_time`` limits: since the first pass began, without that of compiling.
+    best_pass : int or None
+        The pass of the lowest held-out loss, if the model is that of this pass (``patience``).
     wall_seconds : float
         The time of the run, to which the parts in ``facts()`` add up.
 
@@ -72,25 +61,15 @@ class TrainResult:
     """
 
     model: Model
-    converged: bool
-    reason: StopReason
-    message: str
-    seconds: dict[str, float]
-    peak_memory: int
     passes: int
-    checkpoint_failed: bool = False
     limit_seconds: float = 0.0
     wall_seconds: float = 0.0
+    best_pass: int | None = None
 
     @property
     def certificate(self) -> Certificate:
         """What is proved about the model."""
         return self.model.certificate
-
-    @property
-    def history(self) -> History:
-        """The passes; ``history.to_dataframe()`` is a table of them."""
-        return self.model.history
 
     def facts(self, validation: Mapping[str, Any] | None = None) -> list[Fact]:
         """How training ended, what is proved about the model, and what it took.
@@ -107,10 +86,12 @@ class TrainResult:
         """
         passes = passes_text(self.passes, self.model.history)
         time = time_fact(parts_of(self.wall_seconds, self.seconds))
-        facts = [Fact("stopped", self.message, str(self.reason)), *trained_facts(self.model)]
+        facts = [self.stopped_fact(), *trained_facts(self.model)]
+        if self.best_pass is not None:
+            validation = self.history[self.best_pass]["validation"]
         if text := validation_text(validation):
             n_rows = (validation or {}).get("n_rows")
-            over = "" if n_rows is None else f" over {counted(n_rows, 'row')}"
+            over = "" if n_rows is None else f" over {counted(int(n_rows), 'row')}"
             facts.append(Fact("validation", f"{text}{over}"))
         return [
             *facts,
@@ -137,15 +118,12 @@ def end_in_words(
     reached = f"relative gap {certificate.gap_text}, requested {tol:g}"
     if certificate.scope is not Scope.FAMILY:
         reached += f", over {certificate.scope_text}"
-    return {
-        StopReason.TOLERANCE: f"converged: {reached}",
-        StopReason.MAX_PASSES: f"reached max_passes: {reached}; raise max_passes or tol",
-        StopReason.MAX_TIME: f"reached max_time: {reached}; raise max_time or tol",
-        StopReason.INTERRUPTED: f"interrupted: {reached}",
-        StopReason.STALLED: f"float64 rounding prevents any further decrease of the objective: "
-        f"{reached}; rounding alone can cause a gap of {rounding:.1e}; raise tol",
-        StopReason.NO_PROGRESS: f"the last passes lowered neither the objective nor the gap: "
-        f"{reached}; rounding alone can cause a gap of {rounding:.1e}; scale the columns, lower C, "
-        "or raise tol",
-        StopReason.MEMORY: f"{lacking}: {reached}",
-    }[reason]
+    by_rounding = f"{reached}; rounding alone can cause a gap of {rounding:.1e}"
+    words = {
+        StopReason.MAX_PASSES: f"{reached}; raise max_passes or tol",
+        StopReason.MAX_TIME: f"{reached}; raise max_time or tol",
+        StopReason.STALLED: f"{by_rounding}; raise tol",
+        StopReason.NO_PROGRESS: f"{by_rounding}; scale the columns, lower C, or raise tol",
+    }.get(reason, reached)
+    sentence = lacking if reason is StopReason.MEMORY else reason.sentence
+    return f"{sentence}: {words}"

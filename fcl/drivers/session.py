@@ -13,7 +13,16 @@ import numpy as np
 
 from fcl import kernels
 from fcl.clock import Clock
-from fcl.drivers.events import (
+from fcl.drivers.finished import in_solver_units, model_at
+from fcl.drivers.job import Job
+from fcl.drivers.kinds import JOB_SECONDS
+from fcl.drivers.result import TrainResult, end_in_words
+from fcl.drivers.saving import Saver
+from fcl.features.base import is_sampled
+from fcl.files.checkpoint import Checkpoint, compared_options
+from fcl.files.same_job import JobFacts
+from fcl.model.certificate import Certificate, Scope
+from fcl.run.events import (
     Compiled,
     Compiling,
     Event,
@@ -21,21 +30,13 @@ from fcl.drivers.events import (
     Prepared,
     Started,
     StepProgress,
-    Stopped,
     Validated,
 )
-from fcl.drivers.finished import in_solver_units, model_at
-from fcl.drivers.job import Job
-from fcl.drivers.kinds import JOB_SECONDS
-from fcl.drivers.result import StopReason, TrainResult, end_in_words
-from fcl.drivers.saving import Saver
-from fcl.features.base import is_sampled
-from fcl.files.checkpoint import Checkpoint, compared_options
-from fcl.files.same_job import JobFacts
-from fcl.model.certificate import Certificate, Scope
+from fcl.run.held_out import HeldOutScores, Patience
+from fcl.run.reasons import StopReason
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import MOST_ROUNDING, Passes
-from fcl.solve.run_state import RunState
+from fcl.solve.run_state import BestPass, RunState
 from fcl.solve.state import Point
 
 Progress = Callable[[Event], None]
@@ -48,6 +49,25 @@ PATIENCE = 30
 ESTIMATED_FROM = 3
 #: Seconds between two progress events within a pass; shorter passes report no progress.
 PROGRESS_EVERY = 2.0
+
+
+def started(job: Job, learner: str = "train") -> Started:
+    """The event of the start of a job."""
+    y, options = job.train.y, job.options
+    return Started(
+        plan=job.plan,
+        options=options.of_job(),
+        n_rows=job.train.n,
+        n_features=job.family.n_features,
+        C=options.C,
+        alpha=options.alpha,
+        n_positive=int((y > 0).sum()) if job.loss.classifies and job.n_outputs == 1 else None,
+        n_sampled=len(job.family.features_in_pass(0)) if is_sampled(job.family) else None,
+        driver_in_words=job.driver_in_words,
+        learner=learner,
+        n_valid=0 if job.valid is None else job.valid.n,
+        n_outputs=job.n_outputs,
+    )
 
 
 @dataclass
@@ -71,6 +91,8 @@ class Session:
     compile_seconds: float = JOB_SECONDS  #: estimated, if the cache lacks kernels
     #: what ``max_time`` limits: the time since the first pass began, without that of compiling
     clock: Clock = field(default_factory=Clock)
+    #: names the callback in the reason of an end that it asked for
+    cause: Callable[[StopReason], StopReason] = lambda reason: reason
 
     def __post_init__(self) -> None:
         self.compilation = kernels.compilation.Compilation(
@@ -78,12 +100,17 @@ class Session:
         )
         self._made = time.monotonic()  # a path begins before the sessions of its points
         self._progress_from = self.begun + PROGRESS_EVERY
+        self.patience = Patience(self.job.options.patience)
         self._saved: RunState | None = None
         if self.resumed is not None:
             self._saved = saved = RunState.from_file(self.resumed.state, self.resumed.arrays)
             if self.resumed.history:
                 self.history.extend(self.resumed.history)
                 self.state, self.idle = saved, saved.idle
+                best = saved.best_pass
+                if best is not None and best.number >= len(self.history):
+                    best = None  # forged
+                self.patience.best = None if self.patience.most is None else best
 
     def at(self, job: Job) -> Session:
         """A session of the same run for the same job at another C."""
@@ -121,23 +148,7 @@ class Session:
 
     def started(self) -> None:
         """Report the start, with the plan."""
-        job = self.job
-        y = job.train.y
-        self.report(
-            Started(
-                plan=job.plan,
-                options=job.options.of_job(),
-                n_rows=job.train.n,
-                n_features=job.family.n_features,
-                n_sampled=len(job.family.features_in_pass(0)) if is_sampled(job.family) else None,
-                C=job.options.C,
-                alpha=job.options.alpha,
-                n_positive=int((y > 0).sum())
-                if job.loss.classifies and job.n_outputs == 1
-                else None,
-                driver_in_words=job.driver_in_words,
-            )
-        )
+        self.report(started(self.job))
 
     def prepared(self, seconds: float, checksums: Callable[[], np.ndarray]) -> None:
         """Report that the rows are read; a resumed job first compares them with its checkpoint.
@@ -198,6 +209,8 @@ class Session:
         options = self.job.options
         if certified.gap <= options.tol:
             return StopReason.TOLERANCE
+        if self.patience.ran_out(self.history):
+            return StopReason.PATIENCE
         # pass 0, of the null model, does not count
         if options.max_passes is not None and len(self.history) > options.max_passes:
             return StopReason.MAX_PASSES
@@ -273,11 +286,15 @@ class Session:
         self.history[number]["validation"] = dict(scores)
         self.report(Validated(number, scores))
 
-    def scores(self, score: float) -> dict[str, Any]:
-        """The validation score by its metric's name (None if undefined), and the row count."""
+    def scores(self, number: int, point: Point, scores: HeldOutScores) -> dict[str, Any]:
+        """The scores at the anchor of a pass by name (None if undefined), and the number of rows."""
         rows = self.job.valid
         assert rows is not None
-        return {self.job.loss.metric: None if math.isnan(score) else score, "n_rows": rows.n}
+        found = {self.job.loss.metric: None if math.isnan(scores.metric) else scores.metric}
+        if self.patience.most is not None:
+            found["loss"] = None if math.isnan(scores.loss) else scores.loss
+            self.patience.measured(number, scores.loss, point)
+        return {**found, "n_rows": rows.n}
 
     def first_point(self) -> Point | None:
         """The checkpoint's untried point, or else the initial point, in the solver's units; or None.
@@ -303,7 +320,8 @@ class Session:
         peak_memory : callable
             Returns the peak memory in bytes; called after the last long computation.
         """
-        job, options = self.job, self.job.options
+        job, options, reason = self.job, self.job.options, self.cause(reason)
+        best = None if reason is StopReason.TOLERANCE else self._back_to_best(outer, passes)
         point, certified = outer.point, outer.certified()  # perhaps newer than the last pricing
         shift = float(np.abs(job.intercept_shift).max())
         violation, resolved = passes.resolved(point, shift, outer.reach, certified.max_violation)
@@ -331,17 +349,36 @@ class Session:
         )
         peak = peak_memory()
         message = end_in_words(reason, certificate, options.tol, self.rounding, self.lacking)
+        if best is not None:
+            where = f"pass {best.number}, of the lowest held-out loss {best.loss:.6g}"
+            message += f"; the model is that of {where}"
         self.compiled()
-        self.report(Stopped(reason, message, certificate, dict(self.seconds), peak))
-        return TrainResult(
-            model,
-            reason == StopReason.TOLERANCE,
-            reason,
-            message,
-            dict(self.seconds),
-            peak,
-            len(self.history),
-            self.saver.failed,
-            self.clock.seconds,
-            time.monotonic() - self._made,
+        found = TrainResult(
+            model=model,
+            reason=reason,
+            message=message,
+            seconds=dict(self.seconds),
+            peak_memory=peak,
+            checkpoint_failed=self.saver.failed,
+            passes=len(self.history),
+            limit_seconds=self.clock.seconds,
+            best_pass=None if best is None else best.number,
+            wall_seconds=time.monotonic() - self._made,
         )
+        self.report(found.stopped(certificate, found.best_pass))
+        return found
+
+    def _back_to_best(self, outer: Outer, passes: Passes) -> BestPass | None:
+        """Make the point of the lowest held-out loss the anchor; its objective is computed again."""
+        best = self.patience.best
+        if best is None or (best.number == len(self.history) - 1 and outer.priced):
+            return best  # the anchor is that of the last pass
+        passes.write_margins(best.point, passes.blocks)
+        margins = passes.vectors.proposed
+        passes.objective.add_covariates(best.point.covariates, margins)
+        value = passes.value(best.point, margins)
+        if not math.isfinite(value):  # of a forged checkpoint
+            return None
+        passes.vectors.anchor = 1 - passes.vectors.anchor
+        outer.accept(best.point, value)
+        return best

@@ -13,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import flag, shown
-from fcl.drivers.bar import Progress
 from fcl.drivers.finished import point_of
 from fcl.drivers.initial import fitting, in_units_of
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
-from fcl.drivers.reporting import Reporter
 from fcl.drivers.result import TrainResult
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import Saver
@@ -36,6 +34,9 @@ from fcl.model.model import Model
 from fcl.model.shapes import public
 from fcl.options import TRAINING, TrainOptions
 from fcl.parallel import one_blas_thread
+from fcl.run.bar import Progress
+from fcl.run.reasons import StopReason
+from fcl.run.reporter import Reporter
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 from fcl.units import counted
@@ -73,10 +74,15 @@ def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan
     >>> plan.budget, sum(size for name, size in plan.parts) <= plan.budget
     (1073741824, True)
     """
+    return planned_job(data, features, **arguments).plan
+
+
+def planned_job(data: DataSet, features: Spec | str, **arguments: Any) -> Job:
+    """The job of :func:`train` with the same arguments."""
     given = signature(train).bind(data, features, **arguments)
     given.apply_defaults()
     resume = _loaded(given.arguments["resume"])
-    return _job(given.arguments | {"resume": resume}).plan
+    return _job(given.arguments | {"resume": resume})
 
 
 def train(
@@ -98,6 +104,7 @@ def train(
     memory: int | str = "4GiB",
     max_time: float | None = None,
     max_passes: int | None = None,
+    patience: int | None = None,
     seed: int = 0,
     valid: DataSet | None = None,
     valid_fraction: float | None = None,
@@ -195,6 +202,11 @@ def train(
         pass, without the compilation of kernels, and at least one pass is made; the inline driver
         finishes a pass that has begun, and makes one more for a point on which its trainer was working.
         Passes count over the whole job, without pass 0, which prices the null model.
+    patience : int
+        Early stopping: stop after this many passes without a lower mean loss of the held-out rows
+        (``valid``, ``valid_fraction``). The model is then that of the pass with the lowest held-out loss,
+        however the run ended, unless it converged before; ``result.best_pass`` and the message name that
+        pass. The driver ``processes`` does not score every pass, and counts those that it scores.
     seed : int
         At least 0. Seeds all sampling: the rows to set aside depend on the whole number, all other
         samples on the number modulo 2^31.
@@ -234,12 +246,12 @@ def train(
     scratch : path
         Folder of the scratch file that holds prepared rows when the budget cannot.
     progress : callable, or progress bar
-        A function is called with each event of :mod:`fcl.drivers.events`, such as ``PassDone``, in the
+        A function is called with each event of :mod:`fcl.run.events`, such as ``PassDone``, in the
         thread of this call:
         ``progress=lambda event: print(event.gap) if isinstance(event, PassDone) else None``. It ends
         the run with the best model so far by returning False or raising :class:`fcl.StopTraining`, once a
-        pass is done. Any other exception ends the run, too, and is raised when the checkpoint is written;
-        its attribute ``result`` is then the TrainResult.
+        pass is done; ``result.reason`` is then ``"callback"``. Any other exception ends the run, too, and
+        is raised when the checkpoint is written; its attribute ``result`` is then the TrainResult.
         A bar of tqdm, or the class ``tqdm.tqdm``, shows how far the gap has fallen towards ``tol``, on a
         log scale; so does any object with ``update``, ``set_postfix`` and ``close`` and a total of 100.
     should_stop, should_checkpoint : callable
@@ -337,6 +349,7 @@ def train(
             saver,
             resume,
             start,
+            cause=reporter.cause,
         )
         del job  # the session has it, and may move its arrays elsewhere
         with session.compilation, one_blas_thread(), reporter.explained():
@@ -357,7 +370,8 @@ def train(
             saver.complete()
     finally:
         saver.close()
-    if warn and not result.converged and reporter.error is None:
+    expected = result.converged or result.reason is StopReason.PATIENCE
+    if warn and not expected and reporter.error is None:
         warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
     return reporter.finish(result)
 

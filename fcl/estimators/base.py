@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from fcl.checks import flag, is_whole, whole
 from fcl.data import DataSet
 from fcl.data.columns import ColumnRecord, joined
-from fcl.drivers.bar import on_event
 from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.executor import Executor, Needs
 from fcl.drivers.job import make_job
@@ -39,6 +38,7 @@ from fcl.features.standardized import say_divided, uneven_scales
 from fcl.model.columns import difference, matched
 from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss
 from fcl.options import TRAINING, TrainOptions
+from fcl.run.bar import on_event
 from fcl.solve.state import is_active
 from fcl.units import counted
 

@@ -13,15 +13,15 @@ from fcl.cli.path_report import PathView
 from fcl.cli.progress import LineView
 from fcl.data import DataSet
 from fcl.drivers.executor import Executor, RunContext, train_job
-from fcl.drivers.result import StopReason, TrainResult, end_in_words
+from fcl.drivers.result import TrainResult, end_in_words
 from fcl.errors import InputError
 from fcl.estimators.rows import Training
 from fcl.objective import resolve_C
 from fcl.path.folds import fold_of_rows
 from fcl.path.grid import check_alphas
 from fcl.path.result import PathPoint, PathResult
-from fcl.path.rules import PathStop
 from fcl.path.train import train_path
+from fcl.run.reasons import StopReason
 
 if TYPE_CHECKING:
     from fcl.model import Model
@@ -142,7 +142,7 @@ class Search:
             class_weight=problem.class_weight,
             **options,
         )
-        if found.reason is PathStop.INTERRUPTED:
+        if found.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         self.paths[problem.number] = found
         return _result_of(found.chosen, found.refit, options["tol"])
@@ -172,5 +172,9 @@ def _result_of(chosen: PathPoint, refit: PathPoint | None, tol: float) -> TrainR
     message = end_in_words(point.reason, point.certificate, tol)
     seconds = {"path": point.seconds}
     return TrainResult(
-        (refit or chosen).model, point.converged, point.reason, message, seconds, 0, point.passes
+        model=(refit or chosen).model,
+        reason=point.reason,
+        message=message,
+        seconds=seconds,
+        passes=point.passes,
     )

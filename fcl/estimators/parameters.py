@@ -17,8 +17,10 @@ from fcl.options.path import PATH_OPTIONS
 
 #: Parameters whose names are those of scikit-learn, with the names of the options.
 RENAMED = {"fit_intercept": "intercept", "max_iter": "max_passes"}
-#: Options that a fit gives to :func:`fcl.train` in another form.
-_NOT_PASSED = ("features", "loss", "C", "alpha", "class_weight", "max_time", "dask", "driver")
+#: Options that a fit gives to :func:`fcl.train` in another form; patience is that of a path.
+_NOT_PASSED = (
+    "features", "loss", "C", "alpha", "class_weight", "max_time", "dask", "driver", "patience",
+)  # fmt: skip
 
 
 def passed_options(estimator: type[Any]) -> dict[str, Option]:

@@ -71,6 +71,9 @@ _STATE = schema.record(
     last=schema.record(objective=schema.Maybe(schema.finite), bound=schema.Maybe(_ANY)),
     sample=schema.Maybe(_SAMPLE),
     untried_intercept=schema.Maybe(schema.finite),  # of a point that no search has judged yet
+    best_pass=schema.Maybe(  # of the lowest held-out loss, with ``patience``
+        schema.record(number=schema.whole(), loss=schema.finite, intercept=schema.finite)
+    ),
     n_outputs=schema.Maybe(schema.whole(2, 1 << 31)),  # absent for one output
     slots=schema.Maybe(schema.whole(0, 1 << 40)),  # of the cache; absent if they cannot grow
 )
@@ -132,6 +135,7 @@ _POINTS = {
     "best_": ("best_intercept",),
     "sample_": ("sample", "intercept"),
     "untried_": ("untried_intercept",),
+    "kept_": ("best_pass", "intercept"),
 }
 _POINT_DTYPES = {"ids": "<i8", "weights": "<f8", "covariates": "<f8"}
 #: dtype of each array, little-endian on every machine

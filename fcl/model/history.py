@@ -21,7 +21,7 @@ class History(list[Mapping[str, Any]]):
 
     Pass 0 prices the null model, or the weights from which the training started. In a path, training at
     a point starts from the weights of the previous point.
-    The keys are the fields of :class:`fcl.drivers.events.PassDone`. Numbers that are unknown or not
+    The keys are the fields of :class:`fcl.run.events.PassDone`. Numbers that are unknown or not
     finite are None.
 
     ==================  =====================================================================

@@ -129,7 +129,16 @@ RUNS = (
         "running",
         metavar="FILE",
     ),
-    _flag("plan", help="Print the memory plan and exit.", commands=_LEARN, group="running"),
+    _flag(
+        "plan",
+        help="Print the memory plan and exit.",
+        commands=_LEARN,
+        group="running",
+        variants={
+            TRAIN: "Print the memory plan, and about how long a pass takes (measured on a few blocks), "
+            "and exit."
+        },
+    ),
     _flag(
         "warmup",
         help="Compile all kernels now, or the kernels for --features, and exit; needs no DATA.",

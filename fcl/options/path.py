@@ -9,6 +9,7 @@ from typing import Any
 from fcl.errors import InputError
 from fcl.options.kinds import AT_LEAST_0, FLAG, FROM_1, POSITIVE, TEXT, one_of
 from fcl.options.option import (
+    PATHS,
     TRAIN,
     Option,
     declare,
@@ -38,8 +39,11 @@ class PathOptions:
         metavar="N",
     )
     C_max: float | None = _option(POSITIVE, "Largest C of the path; default: 100 times C_min.")
-    patience: int | None = _option(
-        FROM_1, "Stop after this many points without a better validation score.", 3
+    patience: int | None = _option(  # on the command line it is the option of training
+        FROM_1,
+        "Stop after this many points without a better validation score.",
+        3,
+        commands=(PATHS,),
     )
     min_gain: float = _option(
         AT_LEAST_0,

@@ -141,6 +141,11 @@ class TrainOptions:
     max_passes: int | None = _stopping(
         FROM_1, "Stop after this many passes, not counting the first, of the null model."
     )
+    patience: int | None = _stopping(
+        FROM_1,
+        "Stop after this many passes without a lower held-out loss, with its model; of a path, "
+        "after this many points without a better score (default there: 3).",
+    )
 
     memory: Any = _running(  #: in a job: bytes
         SIZE,

@@ -21,10 +21,11 @@ from fcl.path.problem import Problem
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import Enough, PathRows, RegularizationPath
 from fcl.path.result import PathPoint, PathResult, PathScores
-from fcl.path.rules import PathStop, Rules
+from fcl.path.rules import Rules
 from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores
 from fcl.path.store import Folder
+from fcl.run.reasons import StopReason
 from fcl.scoring.quality import quality
 from fcl.types import Floats
 from fcl.units import counted
@@ -51,7 +52,7 @@ def cross_validated(
     sign = 1.0 if loss.higher_is_better else -1.0
     most, reason = extend_folds(fold_paths, rules, sign, running.executor)
     full = path.extend(Enough(rules), most)
-    if full is not None and full is not PathStop.GRID:
+    if full is not None and full is not StopReason.DONE:
         reason = full
     found = scores_of(fold_paths)[:, : len(path.points)]
     fold_points = [fold.points[: found.shape[1]] for fold in fold_paths]
@@ -66,7 +67,13 @@ def cross_validated(
     ]
     error_from = counted(len(fold_paths), "fold")
     scores = PathScores.of(loss, measured[0], measured[1], found, error_from)
-    return PathResult(points, scores, options.select, reason, fold_points=fold_points)
+    return PathResult(
+        points=points,
+        scores=scores,
+        select=options.select,
+        reason=reason,
+        fold_points=fold_points,
+    )
 
 
 def fold_name(fold: int, folds: Folds) -> str:
@@ -99,7 +106,7 @@ def refit_cross_validated(
     return replace(found, score=float(mean[0]), se=float(se[0]))
 
 
-def never(points: list[PathPoint]) -> PathStop | None:
+def never(points: list[PathPoint]) -> StopReason | None:
     """No reason to stop before the requested number of points."""
     return None
 
@@ -112,7 +119,7 @@ def scores_of(paths: list[RegularizationPath]) -> Floats:
 
 def extend_folds(
     paths: list[RegularizationPath], rules: Rules, sign: float, executor: Executor = INLINE
-) -> tuple[int, PathStop]:
+) -> tuple[int, StopReason]:
     """Train the folds until their mean score ends the path.
 
     Each fold runs until its own score ends it; then the shorter ones continue, until the
@@ -130,7 +137,7 @@ def extend_folds(
 
     Returns
     -------
-    tuple of int, PathStop
+    tuple of int, StopReason
         The number of points at which the path ends, and why.
 
     Raises
@@ -144,11 +151,11 @@ def extend_folds(
         common = scores.shape[1]
         found = rules.patient_until(sign * fold_scores(scores)[0])
         if found is not None:
-            return found, PathStop.PATIENCE
+            return found, StopReason.PATIENCE
         final = [
             end
             for path, end in zip(paths, ends, strict=True)
-            if len(path.points) == common and end is not None and end is not PathStop.PATIENCE
+            if len(path.points) == common and end is not None and end is not StopReason.PATIENCE
         ]
         if final:
             return common, final[0]
@@ -160,13 +167,15 @@ def extend_folds(
             ends[number] = end
 
 
-def _extended(path: RegularizationPath, enough: Enough, most: int | None = None) -> PathStop | None:
+def _extended(
+    path: RegularizationPath, enough: Enough, most: int | None = None
+) -> StopReason | None:
     """Extend a path; an interrupt ends all folds, and an error names the fold."""
     try:
         end = path.extend(enough, most)
     except InputError as error:
         raise InputError(f"{path.part}: {error}") from error
-    if end is PathStop.INTERRUPTED:
+    if end is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     return end
 

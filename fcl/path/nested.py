@@ -20,10 +20,10 @@ from fcl.path.folds import Folds, fold_of_rows
 from fcl.path.grid import Grid
 from fcl.path.problem import Problem, split_data
 from fcl.path.result import OuterFold, OuterScores, PathPoint
-from fcl.path.rules import PathStop
 from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores, margins_on
 from fcl.path.store import Folder
+from fcl.run.reasons import StopReason
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def score_outer_folds(
         own = replace(running, begun=time.monotonic(), clock=Clock())
         within = folder.within(f"outer-{fold + 1}")
         result = cross_validated(part, options, grid, own, within)
-        if result.reason is PathStop.INTERRUPTED:
+        if result.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         found: OuterFold = own.run(score_choice, replace(part, valid=held), fold, result.chosen)
         return found

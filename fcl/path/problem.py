@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fcl.data import DataSet
 from fcl.drivers.executor import Needs
 from fcl.drivers.job import Job, make_job
+from fcl.drivers.session import started
 from fcl.errors import InputError, ScaleWarning
 from fcl.features.base import is_sampled
 from fcl.features.standardized import uneven_scales
@@ -21,6 +22,7 @@ from fcl.objective import Loss
 from fcl.options import FIXED, TrainOptions
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
 from fcl.path.running import PathContext
+from fcl.run.events import Started
 
 if TYPE_CHECKING:
     from fcl.features import Spec
@@ -44,6 +46,7 @@ class Problem:
     groups: npt.NDArray[np.int64] | None  #: of the validation rows
     fixed: Mapping[str, Any]  #: effective options that determine the models, but for C
     needs: Needs  #: of each job
+    started: Started  #: the event of the start
     part: str = ""  #: name of the rows in events; empty for all
 
     def make_job(self, resumed: Mapping[str, Any] | None = None) -> Job:
@@ -140,6 +143,7 @@ def make_problem(
         groups=units,
         fixed={name: value for name, value in job.options.of_job().items() if name in _FIXED},
         needs=Needs.of(job),
+        started=replace(started(job, "path"), C=None, alpha=None),
     )
 
 

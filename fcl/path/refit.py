@@ -12,7 +12,6 @@ import numpy as np
 
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
-from fcl.drivers.result import StopReason
 from fcl.drivers.train import start_point
 from fcl.features.centred import uncentred
 from fcl.features.standardized import plain
@@ -23,6 +22,7 @@ from fcl.objective import resolve_C
 from fcl.path.problem import Problem
 from fcl.path.result import PathPoint
 from fcl.path.running import PathContext
+from fcl.run.reasons import StopReason
 from fcl.solve.state import is_active
 
 #: Share of |w| in the penalty: the solver needs one above 0, and this one does not change the model.
@@ -97,7 +97,7 @@ def refit_support(
     with session.compilation, InlineRun(session) as run:
         run.scores_passes = False
         result = run.solve()
-        score = math.nan if job.valid is None else run.score()
+        score = math.nan if job.valid is None else run.scores().metric
     if result.reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     result = replace(result, model=_in_family(result.model, support, job.options.limits))

@@ -15,35 +15,33 @@ import numpy.typing as npt
 
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
-from fcl.drivers.result import StopReason, TrainResult
+from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import was_saved
 from fcl.files.checkpoint import Checkpoint, compared_options
 from fcl.files.same_job import JobFacts
 from fcl.objective.metrics import auroc
-from fcl.path.events import PathStarted
 from fcl.path.grid import Grid, resolve_grid
 from fcl.path.problem import Problem
 from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
-from fcl.path.rules import PathStop, Rules
+from fcl.path.rules import Rules
 from fcl.path.running import PathContext
 from fcl.path.scores import bootstrap_error, empty_score, margins_on, ranking
+from fcl.run.events import PathStarted
+from fcl.run.reasons import StopReason
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 from fcl.types import Floats
 
 #: Why to stop after these points; None to continue.
-Reason = Callable[[list[PathPoint]], PathStop | None]
+Reason = Callable[[list[PathPoint]], StopReason | None]
 
 #: Number of features from which on the next point is guessed: trying a guess takes another pass, which a
 #: small model does not save.
 LEAST_EXTRAPOLATED = 200
 
-#: why a path was cut short, by the reason why its last point ended
-CUT = {
-    StopReason.MAX_TIME: PathStop.MAX_TIME,
-    StopReason.INTERRUPTED: PathStop.INTERRUPTED,
-}
+#: reasons why a point ended that cut its path short
+CUT = (StopReason.MAX_TIME, StopReason.INTERRUPTED)
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Enough:
     rules: Rules
     sign: float = 0.0
 
-    def __call__(self, points: list[PathPoint]) -> PathStop | None:
+    def __call__(self, points: list[PathPoint]) -> StopReason | None:
         """Why to stop after these points; None to continue."""
         scores = [self.sign * point.score for point in points] if self.sign else []
         return self.rules.reason(np.array(scores), points[-1].active)
@@ -170,7 +168,7 @@ class RegularizationPath:
         """Scores of the points, float64 (points,)."""
         return np.array([point.score for point in self.points])
 
-    def extend(self, enough: Reason, most: int | None = None) -> PathStop | None:
+    def extend(self, enough: Reason, most: int | None = None) -> StopReason | None:
         """Add points until ``enough`` returns a reason, or there are ``most`` points.
 
         Parameters
@@ -182,7 +180,7 @@ class RegularizationPath:
 
         Returns
         -------
-        PathStop or None
+        StopReason or None
             None if ``most`` ended it.
         """
         points = len(self._saved.values) or self._rows.grid.points
@@ -196,7 +194,7 @@ class RegularizationPath:
                 self._saved, reason = saved, end
                 if self._store is not None and (is_new or not self.saved):
                     self.saved = was_saved(partial(self._store.save, saved))
-        return reason or (PathStop.GRID if len(self.points) >= points else None)
+        return reason or (StopReason.DONE if len(self.points) >= points else None)
 
 
 def add_points(
@@ -206,7 +204,7 @@ def add_points(
     saved: SavedPath,
     enough: Reason,
     most: int,
-) -> Iterator[tuple[SavedPath, PathStop | None]]:
+) -> Iterator[tuple[SavedPath, StopReason | None]]:
     """Add points until ``enough`` returns a reason, there are ``most`` points, or the job pauses.
 
     Yields all points after each new one, and the reason of the last.
@@ -267,7 +265,7 @@ class _PathFit:
         metric, part = self._problem.loss.metric, self._rows.part
         self._running.point_done(self.points[-1], len(self._values), metric, part)
 
-    def new_points(self) -> Generator[PathStop | None]:
+    def new_points(self) -> Generator[StopReason | None]:
         """Add a point at a time; yields None after each, or why the path was cut short."""
         first, running = len(self.points), self._running
         running.report(PathStarted(self._rows.part))
@@ -287,7 +285,7 @@ class _PathFit:
                 session.clock.start()
                 run.solver.price()  # the null model, whose prices give C_min
                 if job.valid is not None:
-                    self._empty = empty_score(job, job.valid, run.score())
+                    self._empty = empty_score(job, job.valid, run.scores().metric)
                 C_min = run.solver.outer.C_min
                 self._values = resolve_grid(self._rows.grid, C_min, job.sum_weights)
                 self._move(run, 0)
@@ -322,14 +320,14 @@ class _PathFit:
             return None
         return here.beyond(before)
 
-    def _solve(self, run: InlineRun, number: int) -> PathStop | None:
+    def _solve(self, run: InlineRun, number: int) -> StopReason | None:
         """Train at the C of the session, and add the point, unless it is cut short after others."""
         if number + 1 < len(self._values):
             run.solver.outer.look_ahead(float(self._values[number + 1]))
         untried = None if self._state is None else self._state.untried
 
         def measure(result: TrainResult) -> tuple[float, Floats]:
-            return run.score(), run.valid_margins
+            return run.scores().metric, run.valid_margins
 
         cut = self._add(number, run.job, lambda: run.solve(untried), measure)
         if len(self.points) > number:
@@ -342,7 +340,7 @@ class _PathFit:
         job: Job,
         train: Callable[[], TrainResult],
         measure: Callable[[TrainResult], tuple[float, Floats]],
-    ) -> PathStop | None:
+    ) -> StopReason | None:
         """Train, and add the point, unless it is cut short after others; returns why it was cut short.
 
         measure : returns the score on the validation rows, and their margins for its standard error.
@@ -354,8 +352,8 @@ class _PathFit:
         except KeyboardInterrupt:
             if not self.points:
                 raise
-            return PathStop.INTERRUPTED
-        cut = CUT.get(result.reason)
+            return StopReason.INTERRUPTED
+        cut = result.reason if result.reason in CUT else None
         if cut is not None and self.points:
             return cut
         score = se = area = math.nan
@@ -372,7 +370,7 @@ class _PathFit:
 
     # -- the driver ``processes`` --------------------------------------------------------------
 
-    def _new_points_of_processes(self, job: Job) -> Generator[PathStop | None]:
+    def _new_points_of_processes(self, job: Job) -> Generator[StopReason | None]:
         """Like :meth:`new_points`, with processes that are started for each point."""
         if not self.points:
             C_min = math.nan if self._rows.grid.alphas is not None else least_C(job, self._running)
@@ -382,7 +380,7 @@ class _PathFit:
         for number in range(len(self.points), len(self._values)):
             yield self._solve_by_processes(number)
 
-    def _solve_by_processes(self, number: int) -> PathStop | None:
+    def _solve_by_processes(self, number: int) -> StopReason | None:
         """Like :meth:`_solve`, in processes of its own, from the weights of the point before."""
         job = self._make_job().at(float(self._values[number]))
         before = self.points[-1].model if self.points else None

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from fcl.drivers.job import Job
 from fcl.drivers.processes.supervisor import Supervisor
-from fcl.drivers.result import StopReason, TrainResult
+from fcl.drivers.result import TrainResult
 from fcl.drivers.train import start_point
 from fcl.model.model import Model
 from fcl.path.running import PathContext
+from fcl.run.reasons import StopReason
 
 #: A time limit in seconds that is over after the first pass.
 SOON = 1e-9

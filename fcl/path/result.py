@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
 
-from fcl.drivers.result import StopReason
 from fcl.facts import C_fact, Fact, chosen, rows_html
 from fcl.model.certificate import Certificate
 from fcl.model.facts import proof_facts
 from fcl.model.model import Model
 from fcl.objective import Loss
-from fcl.path.rules import PathStop, best_point, is_no_gain, one_se_point
+from fcl.path.rules import best_point, is_no_gain, one_se_point
+from fcl.run.reasons import StopReason
+from fcl.run.result import RunResult
 from fcl.types import Floats, Ids
 from fcl.units import counted, score_title
 
-#: Why a path ended, in words.
+#: Why a path ended, in words, where the sentence of the reason does not name the option.
 REASONS = {
-    PathStop.GRID: "all points are done",
-    PathStop.PATIENCE: "the score has not improved for the last points (--patience)",
-    PathStop.MAX_ACTIVE: "the model has as many features as --max-active allows",
-    PathStop.MAX_TIME: "--max-time was reached",
-    PathStop.INTERRUPTED: "interrupted",
+    StopReason.DONE: "all points are done",
+    StopReason.PATIENCE: "the score has not improved for the last points (--patience)",
+    StopReason.MAX_ACTIVE: "the model has as many features as --max-active allows",
+    StopReason.MAX_TIME: "--max-time was reached",
 }
 
 
@@ -188,18 +188,26 @@ class OuterScores:
         ]
 
 
-@dataclass(frozen=True)
-class PathResult:
+@dataclass(frozen=True, kw_only=True)
+class PathResult(RunResult):
     """A path of certified models.
 
     Attributes
     ----------
+    model : Model
+        Of the chosen point.
+    message : str
+        Why the path ended, in words.
+    seconds : dict of str to float
+        Time of the points over all rows, of the folds, and of the refit.
+    peak_memory : int
+        Bytes, of this process.
     points : list of PathPoint
         By increasing C.
     scores : PathScores
     select : {"best", "1se"}
         The rule of ``chosen``.
-    reason : PathStop
+    reason : StopReason
         Why the path ended.
     oof : float64 (n,) or None
         Margin of each row by the model, at the chosen alpha, of the fold that held the row out; NaN for
@@ -231,17 +239,28 @@ class PathResult:
     (True, True)
     """
 
+    model: Model = field(init=False, repr=False)
+    message: str = field(init=False)
+    seconds: Mapping[str, float] = field(init=False)
     points: list[PathPoint]
     scores: PathScores
     select: str
-    reason: PathStop
     oof: Floats | None = None
     folds: Ids | None = None
     held_out: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     fold_points: list[list[PathPoint]] = field(default_factory=list)
     refit: PathPoint | None = None
     outer: OuterScores | None = None
-    checkpoint_failed: bool = False
+
+    def __post_init__(self) -> None:
+        spent = {"points": self.points, "folds": list(chain(*self.fold_points))}
+        spent["refit"] = [] if self.refit is None else [self.refit]
+        seconds = {name: sum(each.seconds for each in found) for name, found in spent.items()}
+        words = f"{self.reason}: {REASONS.get(self.reason, self.reason.sentence)}"
+        # the dataclass is frozen, and these follow from the other fields
+        object.__setattr__(self, "model", self.chosen.model)
+        object.__setattr__(self, "message", words)
+        object.__setattr__(self, "seconds", seconds)
 
     @property
     def models(self) -> list[Model]:
@@ -313,8 +332,12 @@ class PathResult:
             "1se": "the smallest C within one standard error of the best",
         }
         why = rule[self.select] if scores.known else "the last, since there are no scores"
-        facts = [Fact("stopped", f"{self.reason}: {REASONS[self.reason]}", str(self.reason))]
-        if self.reason is PathStop.GRID and self.best is not None and self.best is self.points[-1]:
+        facts = [self.stopped_fact()]
+        if (
+            self.reason is StopReason.DONE
+            and self.best is not None
+            and self.best is self.points[-1]
+        ):
             C_max = 10.0 * point.C
             words = (
                 "the last point has the best score, so a larger C may be better; the same command with "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from fcl.options import PathOptions
+from fcl.run.reasons import StopReason
 from fcl.types import Floats
 
 #: Standard errors by which a score must exceed the one of the empty model: the best of several points of
@@ -17,16 +17,6 @@ GAIN_ERRORS = 2.0
 GAIN_SHARE = 0.02
 #: The best score of a ranking.
 PERFECT = 1.0
-
-
-class PathStop(StrEnum):
-    """Why a path ended."""
-
-    GRID = "grid"  #: the last value of C was reached
-    PATIENCE = "patience"  #: the score had not improved for some points
-    MAX_ACTIVE = "max-active"  #: the model had as many features as allowed
-    MAX_TIME = "max-time"
-    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class Rules:
         """The rules that the options of a path set."""
         return cls(options.patience, options.min_gain, options.max_active)
 
-    def reason(self, scores: Floats, active: int) -> PathStop | None:
+    def reason(self, scores: Floats, active: int) -> StopReason | None:
         """Why to stop after the last of these points; None to continue.
 
         Parameters
@@ -63,15 +53,15 @@ class Rules:
             Number of features of the last point.
         """
         if self.max_active is not None and active >= self.max_active:
-            return PathStop.MAX_ACTIVE
+            return StopReason.MAX_ACTIVE
         if self.patience is not None and self._waited(scores) >= self.patience:
-            return PathStop.PATIENCE
+            return StopReason.PATIENCE
         return None
 
     def patient_until(self, scores: Floats) -> int | None:
         """The number of points after which patience ended the path; None if it has not."""
         ends = range(1, len(scores) + 1)
-        ended = (n for n in ends if self.reason(scores[:n], 0) is PathStop.PATIENCE)
+        ended = (n for n in ends if self.reason(scores[:n], 0) is StopReason.PATIENCE)
         return next(ended, None)
 
     def _waited(self, scores: Floats) -> int:

@@ -11,8 +11,8 @@ from fcl.drivers.job import Job
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session
-from fcl.path.events import PointDone, PointStarted
 from fcl.path.result import PathPoint
+from fcl.run.events import Event, PointDone, PointStarted, Started, Stopped
 from fcl.solve.state import Point
 
 
@@ -24,13 +24,18 @@ class PathContext(RunContext):
         """A session of the path, without checkpoints.  start : the initial point, if any."""
         return Session(
             job,
-            self.report,
+            self._report_of_point,
             self.should_stop,
             Saver(),
             start=start,
             begun=self.begun,
             clock=self.clock,
         )
+
+    def _report_of_point(self, event: Event) -> None:
+        """Report an event of a point, which is not the start or the end of the path."""
+        if not isinstance(event, Started | Stopped):
+            self.report(event)
 
     def point_started(self, number: int, of: int, job: Job, part: str) -> None:
         """Report that training at the C of a job begins.

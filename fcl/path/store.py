@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import choice
-from fcl.drivers.result import StopReason
 from fcl.errors import CheckpointError, InputError, ModelFileError
 from fcl.files.checkpoint import Checkpoint
 from fcl.files.folder import CheckpointFolder
@@ -34,6 +33,7 @@ from fcl.path.grid import Grid
 from fcl.path.regularization_path import CUT, SavedPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
 from fcl.plain import plain
+from fcl.run.reasons import StopReason
 from fcl.solve.run_state import RunState
 from fcl.store import local_path
 

@@ -15,17 +15,16 @@ import numpy.typing as npt
 
 from fcl.checks import flag
 from fcl.data import DataSet
-from fcl.drivers.bar import Progress
 from fcl.drivers.cluster.connect import check_cluster
 from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.files.folder import CheckpointFolder
+from fcl.memory.meter import peak_memory
 from fcl.options import TRAINING, PathOptions, TrainOptions
 from fcl.options.path import PATH_OPTIONS
 from fcl.parallel import one_blas_thread
-from fcl.path.bar import reporting
 from fcl.path.cross import (
     cross_validated,
     held_out_margins,
@@ -38,10 +37,13 @@ from fcl.path.problem import Problem, make_problem
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import Enough, PathRows, RegularizationPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, PathScores
-from fcl.path.rules import PathStop, Rules
+from fcl.path.rules import Rules
 from fcl.path.running import PathContext
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import Folder, add_result
+from fcl.run.bar import Progress
+from fcl.run.reasons import StopReason
+from fcl.run.reporter import Reporter
 from fcl.store import local_path
 from fcl.units import counted, score_title
 
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fcl")
 #: Options of training that a path sets itself, or does not have.
-_NOT_OF_PATHS = ("features", "checkpoint", "checkpoint_every")
+_NOT_OF_PATHS = ("features", "checkpoint", "checkpoint_every", "patience")
 
 
 def train_path(
@@ -139,8 +141,9 @@ def train_path(
         ``dask_tls`` name a cluster as for :func:`fcl.train`. The rows must be in files that all workers
         see, or small. ``memory`` is then the budget of each job.
     progress, should_stop : callable
-        As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between the training events of
-        points, and a bar such as ``tqdm`` counts the finished points of the folds and of all rows. A
+        As for :func:`fcl.train`: Started, and for each set of rows PathStarted, and for each point
+        PointStarted, PassDone for its passes, and PointDone; then Stopped. A bar such as ``tqdm`` counts
+        the finished points of the folds and of all rows. A
         path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
         has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit, an outer fold or a
         job on a cluster; ``folder`` keeps the points. If ``progress`` ends the path there, StopTraining
@@ -193,16 +196,17 @@ def train_path(
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
     place = Folder(None if folder is None else local_path(folder, "the points of a path"), trusted)
     search = _validated if problem.folds is None else _cross_validated
+    reporter = Reporter(progress, should_stop)
     with (
         # another job there would mix its points with these
         nullcontext() if place.path is None else CheckpointFolder(place.path),
         one_blas_thread(),
-        reporting(progress, should_stop) as reporter,
         reporter.explained(),
         executor_for(
             client, given.dask, given.dask_tls, problem.needs, reporter.report, reporter.should_stop
         ) as jobs,
     ):
+        reporter.report(problem.started)
         running = PathContext(reporter.report, reporter.should_stop, executor=jobs)
         found: list[PathResult] = []
 
@@ -210,16 +214,18 @@ def train_path(
             found.append(search(problem, options, grid, running, place))
 
         def assess() -> OuterScores | None:
-            if nested is None or (found and found[0].reason is PathStop.INTERRUPTED):
+            if nested is None or (found and found[0].reason is StopReason.INTERRUPTED):
                 return None
             return score_outer_folds(problem, nested, options, grid, running, place)
 
         parts: list[Callable[[], Any]] = [choose] if nested is None else [choose, assess]
         *_, scores = jobs.each(lambda part: part(), parts)
-        result = replace(found[0], outer=scores)
-    if folder is not None:
-        kept = was_saved(lambda: add_result(folder, result))
-        result = replace(result, checkpoint_failed=not kept)
+        reason = reporter.cause(found[0].reason)
+        result = replace(found[0], outer=scores, reason=reason, peak_memory=peak_memory())
+        if folder is not None:
+            kept = was_saved(lambda: add_result(folder, result))
+            result = replace(result, checkpoint_failed=not kept)
+        reporter.report(result.stopped(result.chosen.certificate))
     if warn and reporter.error is None:
         _warn(result)
     return reporter.finish(result)
@@ -263,7 +269,7 @@ def _validated(
     groups = problem.groups
     path = RegularizationPath(problem, PathRows(grid, bootstraps=errs), running, store)
     sign = (1.0 if loss.higher_is_better else -1.0) if problem.validates else 0.0
-    reason = path.extend(Enough(rules, sign)) or PathStop.GRID
+    reason = path.extend(Enough(rules, sign)) or StopReason.DONE
     points = _with_errors(path.points, problem) if errs else path.points
     errors = np.array([point.se for point in points])
     units = "rows" if groups is None else counted(groups.max() + 1, "group")
@@ -271,8 +277,8 @@ def _validated(
     no_folds = np.empty((0, len(points)))
     known = np.isfinite(errors).any()
     scores = PathScores.of(loss, path.scores, errors, no_folds, error_from if known else "")
-    result = PathResult(points, scores, options.select, reason)
-    if not options.refit or reason is PathStop.INTERRUPTED:
+    result = PathResult(points=points, scores=scores, select=options.select, reason=reason)
+    if not options.refit or reason is StopReason.INTERRUPTED:
         return result
     args = (None, result.chosen, options.refit_alpha, "refit")
     return replace(result, refit=running.run(refit_point, problem, *args))
@@ -283,7 +289,7 @@ def _cross_validated(
 ) -> PathResult:
     """A path that is scored by cross-validation, with the margins of held-out rows, and the refit."""
     result = cross_validated(problem, options, grid, running, folder)
-    if result.reason is PathStop.INTERRUPTED:
+    if result.reason is StopReason.INTERRUPTED:
         return result
     refit = None
     if options.refit:

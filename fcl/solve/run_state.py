@@ -25,6 +25,15 @@ _TRAINER = tuple(field.name for field in fields(TrainerState))
 _COUNTERS = ("idle", "beta", "evicted")
 
 
+@dataclass(frozen=True)
+class BestPass:
+    """The pass with the lowest held-out loss, which early stopping returns to."""
+
+    number: int
+    loss: float
+    point: Point  #: its anchor
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunState:
     """Everything that the rest of a run depends on, before a pass; nothing in it is a proof.
@@ -43,12 +52,14 @@ class RunState:
     evicted: int = 0  #: columns evicted before the last pass
     last: Certified | None = None  #: of the last pass, only for :meth:`Certified.progressed`
     untried: Point | None = None  #: a point that no search has judged yet
+    best_pass: BestPass | None = None  #: for early stopping
     slots: int = 0  #: columns for which the directory has room; 0 if it cannot grow
 
     @property
     def most_active(self) -> int:
         """The most features with a weight of a point from which a run resumes."""
-        points = (self.outer.point, self.outer.best, self.untried)
+        kept = None if self.best_pass is None else self.best_pass.point
+        points = (self.outer.point, self.outer.best, self.untried, kept)
         return max(len(point.ids) for point in points if point is not None)
 
     def to_file(self) -> tuple[dict[str, Any], Arrays]:
@@ -65,6 +76,9 @@ class RunState:
             numbers["last"] = {"objective": self.last.objective, "bound": self.last.bound}
         if self.slots:
             numbers["slots"] = self.slots
+        if self.best_pass is not None:
+            numbers["best_pass"] = {"number": self.best_pass.number, "loss": self.best_pass.loss}
+            _put(numbers["best_pass"], "intercept", arrays, "kept_", self.best_pass.point)
         if outer.point.weights.ndim > 1:
             numbers["n_outputs"] = outer.point.weights.shape[1]
         _put(numbers, "intercept", arrays, "", outer.point)
@@ -88,6 +102,11 @@ class RunState:
             rest = {k: v for k, v in sample.items() if k not in ("intercept", "step")}
             origin = _get(sample, "intercept", arrays, "sample_", K)
             state = SampleState(**rest, step=LastStep(**sample["step"]), origin=origin)
+        best = numbers.get("best_pass")
+        if best is not None:
+            kept = _get(best, "intercept", arrays, "kept_", K)
+            assert kept is not None
+            best = BestPass(best["number"], best["loss"], kept)
         return cls(
             outer=OuterState(
                 point=point,
@@ -103,6 +122,7 @@ class RunState:
             if last.keys() < {"objective", "bound"}
             else Certified(last["objective"], last["bound"], math.inf, math.inf, 0),
             untried=_get(numbers, "untried_intercept", arrays, "untried_", K),
+            best_pass=best,
             slots=numbers.get("slots") or 0,
         )
 

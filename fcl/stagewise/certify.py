@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -39,6 +39,10 @@ class JointGap:
     objective: float
     bound: float
     n_features: int
+
+    def to_dict(self) -> dict[str, float]:
+        """The numbers, with the gap, for JSON."""
+        return {**asdict(self), "gap": self.gap}
 
     @property
     def gap(self) -> float:

@@ -11,6 +11,7 @@ from fcl.checks import shown
 from fcl.facts import Fact, short_fact
 from fcl.features.plain import Columns
 from fcl.files.stagewise import file_version
+from fcl.run.reasons import StopReason
 from fcl.units import counted, format_gap
 
 #: The model of :mod:`fcl.stagewise.model`, which imports this module.
@@ -107,17 +108,16 @@ def place_of(model: StagewiseModel, number: int) -> str:
     return place(number, model.all_blocks, model.settings.visits_of_round)
 
 
-def end_in_words(model: StagewiseModel, reason: str) -> str:
-    """Why and where a training ended; ``reason`` as in :class:`fcl.stagewise.train.StagewiseResult`."""
+def end_in_words(model: StagewiseModel, reason: StopReason) -> str:
+    """Why and where a training ended."""
     done, n_blocks = len(model.history), model.all_blocks
     noun = "rounds" if model.settings.calibrates else "visits"
     words = {
-        "done": f"all {noun} done",
-        "patience": f"patience ran out, {counted(done - model.best_number, 'block')} without a lower "
-        "validation loss",
-        "max-time": "time limit reached",
-        "interrupted": "interrupted",
-    }[reason]
+        StopReason.DONE: f"all {noun} done",
+        StopReason.PATIENCE: f"patience ran out, {counted(done - model.best_number, 'block')} without a "
+        "lower validation loss",
+        StopReason.MAX_TIME: "time limit reached",
+    }.get(reason, reason.sentence)
     left = n_blocks - done
     other = f"; the other {counted(left, 'block')} were never visited" if left > 0 else ""
     return f"{words}, after {place_of(model, done)}{other}"

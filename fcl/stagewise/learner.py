@@ -11,6 +11,7 @@ import numpy as np
 
 from fcl.features.base import value_type
 from fcl.features.generator.family import GeneratedFamily
+from fcl.run.reasons import StopReason
 from fcl.stagewise.blocks import FeatureBlock, Part
 from fcl.stagewise.calibration import calibrate, fit_calibration
 from fcl.stagewise.search import ObjectiveLine, best_factor
@@ -94,15 +95,15 @@ class State:
     order: Ids
     history: list[BlockDone] = field(default_factory=list)
 
-    def end(self, settings: Settings) -> str | None:
-        """Why no block is left to visit, "done" or "patience"; None if the training continues."""
+    def end(self, settings: Settings) -> StopReason | None:
+        """Why no block is left to visit, DONE or PATIENCE; None if the training continues."""
         done, n_blocks = len(self.history), len(self.weights.intercepts) - 1
         of_round = n_blocks * settings.n_visits
         if done >= of_round * settings.n_rounds:
-            return "done"
+            return StopReason.DONE
         most = settings.most_waits * (of_round if settings.calibrates else 1)
         waits = len(self.margins) > 1 and done - self.best_number >= most
-        return "patience" if waits else None
+        return StopReason.PATIENCE if waits else None
 
 
 class Kept(Protocol):

@@ -17,19 +17,21 @@ from fcl import kernels
 from fcl.clock import Clock
 from fcl.data.dataset import DataSet
 from fcl.data.prepared import PreparedRows
-from fcl.drivers.events import Event
-from fcl.drivers.reporting import Reporter
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning
 from fcl.facts import Fact
 from fcl.features import Spec
+from fcl.memory.meter import peak_memory
 from fcl.parallel import Team, one_blas_thread, threads_of_job
 from fcl.plain import plain
+from fcl.run.events import BlockVisited, Event, Started
+from fcl.run.reasons import StopReason
+from fcl.run.reporter import Reporter
+from fcl.run.result import RunResult
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.certify import JointGap, certify, check_certifiable
 from fcl.stagewise.checkpoint import SavedState, StateFolder
 from fcl.stagewise.describe import end_in_words, place_of, scores_text, unvisited
-from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
 from fcl.stagewise.job import StagewiseJob, make_job
 from fcl.stagewise.learner import StagewiseLearner, State, block_count
 from fcl.stagewise.margins import verify_state
@@ -51,7 +53,7 @@ class StagewiseRunOptions:
         further block begins.
     checkpoint_every : seconds between checkpoints.
     command : options that checkpoints keep for the command.
-    progress : called with each event of :mod:`fcl.stagewise.events`; it may end the training as the
+    progress : called with each event of :mod:`fcl.run.events`; it may end the training as the
         callback of :func:`fcl.train` does.
     should_stop : called after each block; True ends the training.
     """
@@ -78,29 +80,34 @@ class StagewiseRunOptions:
             self.progress(event)
 
 
-@dataclass(frozen=True)
-class StagewiseResult:
+@dataclass(frozen=True, kw_only=True)
+class StagewiseResult(RunResult):
     """A trained model, and how the training ended.
 
-    reason : {"done", "patience", "max-time", "interrupted"}
-    visit_seconds : time that a further visit of all blocks would take, by the last visit of each block.
-    checkpoint_failed : whether the last checkpoint could not be written; the model is not affected.
+    Attributes
+    ----------
+    model : StagewiseModel
+    reason : StopReason
+    message : str
+        Why and where the training ended, in words.
+    seconds : dict of str to float
+        Time of the visits, and of the certificate.
+    peak_memory : int
+        Bytes.
+    checkpoint_failed : bool
+        Whether the last checkpoint could not be written; the model is not affected.
+    gap : JointGap or None
+    visit_seconds : float
+        Time that a further visit of all blocks would take, by the last visit of each block.
     """
 
     model: StagewiseModel
-    reason: str
     gap: JointGap | None
     visit_seconds: float
-    checkpoint_failed: bool = False
-
-    @property
-    def message(self) -> str:
-        """Why and where the training ended, in words."""
-        return end_in_words(self.model, self.reason)
 
     def facts(self) -> list[Fact]:
         """How the training ended, as data and in words."""
-        model, facts = self.model, [Fact("stopped", self.message, self.reason)]
+        model, facts = self.model, [self.stopped_fact()]
         if model.history:
             best = scores_text(model.history[model.best_number - 1])
             where = place_of(model, model.best_number)
@@ -159,23 +166,35 @@ def train_stagewise(
         learner = StagewiseLearner(job.family, job.settings, parts, sweeper, job.plan, state)
         if state is not None:
             verify_state(learner)
+        since = time.monotonic()
         reason, saved = _run(job, learner, running)
-        gap = certify(learner) if running.certify and reporter.error is None else None
-    result = replace(_result(job, learner, reason, gap), checkpoint_failed=not saved)
-    if reason == "patience" and (text := unvisited(result.model)):
+        seconds = {"visits": time.monotonic() - since}
+        gap = None
+        if running.certify and reporter.error is None:
+            since = time.monotonic()
+            gap = certify(learner)
+            seconds["certificate"] = time.monotonic() - since
+    result = _result(job, learner, reporter.cause(reason), gap, seconds, not saved)
+    if reason is StopReason.PATIENCE and (text := unvisited(result.model)):
         warnings.warn(text, ConvergenceWarning, stacklevel=2)
-    final = None if gap is None else gap.gap
-    visited, best = len(learner.state.history), learner.state.best_number
-    running.report(StagewiseStopped(reason, visited, best, final))
+    running.report(result.stopped(gap, result.model.best_number))
     return reporter.finish(result)
 
 
-def _started(job: StagewiseJob) -> StagewiseStarted:
-    valid = job.rows[1].n if len(job.rows) > 1 else 0
+def _started(job: StagewiseJob) -> Started:
     n_features, settings = job.family.n_features, job.settings
-    steps = settings.n_rounds * settings.n_visits * block_count(n_features, settings.block)
-    width = job.targets[0].width
-    return StagewiseStarted(job.plan, job.rows[0].n, valid, n_features, width, steps)
+    return Started(
+        plan=job.plan,
+        options=asdict(settings),
+        n_rows=job.rows[0].n,
+        n_features=n_features,
+        C=None,
+        alpha=settings.alpha,
+        learner="stagewise",
+        n_valid=job.rows[1].n if len(job.rows) > 1 else 0,
+        n_outputs=job.targets[0].width,
+        n_steps=settings.n_rounds * settings.n_visits * block_count(n_features, settings.block),
+    )
 
 
 @contextmanager
@@ -198,7 +217,7 @@ def _prepared(job: StagewiseJob, running: StagewiseRunOptions) -> Iterator[list[
 
 def _run(
     job: StagewiseJob, learner: StagewiseLearner, running: StagewiseRunOptions
-) -> tuple[str, bool]:
+) -> tuple[StopReason, bool]:
     """Visit the blocks; returns why the training ended, and whether the last state was saved."""
     saved_at, clock = time.monotonic(), Clock()
     clock.start()
@@ -213,14 +232,22 @@ def _run(
         for done in learner.run():
             of_round = job.settings.visits_of_round
             left = _seconds_left(learner)
-            running.report(BlockVisited.of(done, learner.n_blocks, of_round, left))
-            late = running.max_time is not None and clock.seconds >= running.max_time
-            if running.should_stop() or late:
-                return ("interrupted" if running.should_stop() else "max-time"), save()
+            running.report(
+                BlockVisited(
+                    **asdict(done),
+                    n_blocks=learner.n_blocks,
+                    visits_of_round=of_round,
+                    time_left=left,
+                )
+            )
+            if running.should_stop():
+                return StopReason.INTERRUPTED, save()
+            if running.max_time is not None and clock.seconds >= running.max_time:
+                return StopReason.MAX_TIME, save()
             if time.monotonic() - saved_at >= running.checkpoint_every:
                 save()
                 saved_at = time.monotonic()
-    return learner.state.end(job.settings) or "done", save()
+    return learner.state.end(job.settings) or StopReason.DONE, save()
 
 
 def _saved(job: StagewiseJob, state: State, running: StagewiseRunOptions) -> SavedState:
@@ -237,7 +264,12 @@ def _seconds_left(learner: StagewiseLearner) -> float:
 
 
 def _result(
-    job: StagewiseJob, learner: StagewiseLearner, reason: str, gap: JointGap | None
+    job: StagewiseJob,
+    learner: StagewiseLearner,
+    reason: StopReason,
+    gap: JointGap | None,
+    seconds: dict[str, float],
+    checkpoint_failed: bool,
 ) -> StagewiseResult:
     state, n = learner.state, learner.n_blocks
     model = StagewiseModel(
@@ -255,4 +287,13 @@ def _result(
         certificate=gap,
     )
     last = [done.seconds for done in state.history[-n:]]
-    return StagewiseResult(model, reason, gap, sum(last) * n / max(1, len(last)))
+    return StagewiseResult(
+        model=model,
+        reason=reason,
+        message=end_in_words(model, reason),
+        seconds=seconds,
+        peak_memory=peak_memory(),
+        checkpoint_failed=checkpoint_failed,
+        gap=gap,
+        visit_seconds=sum(last) * n / max(1, len(last)),
+    )

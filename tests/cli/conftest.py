@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from fcl.drivers.events import PassDone, Prepared, Started, Stopped
-from fcl.drivers.result import StopReason, TrainResult
+from fcl.drivers.result import TrainResult
 from fcl.features import KmerFamily
 from fcl.files.folder import Checkpoint, CheckpointFolder
 from fcl.memory.ledger import MemoryPlan
 from fcl.model import Certificate, Model
+from fcl.run.events import PassDone, Prepared, Started, Stopped
+from fcl.run.reasons import StopReason
 from tests.checkpoints import arrays, state
 from tests.cli.refusals import Refuses, check_refused
 
@@ -128,14 +129,13 @@ class FakeDriver:
         seconds = {"pass": 1.5, "columns": 0.5}
         progress(Stopped(reason, "why it stopped", certificate, seconds, 1 << 28))
         return TrainResult(
-            self.model,
-            reason == "tolerance",
-            StopReason(reason),
-            "why it stopped",
-            seconds,
-            1 << 28,
-            3,
-            self.checkpoint_failed,
+            model=self.model,
+            reason=StopReason(reason),
+            message="why it stopped",
+            seconds=seconds,
+            peak_memory=1 << 28,
+            passes=3,
+            checkpoint_failed=self.checkpoint_failed,
         )
 
 
@@ -146,6 +146,9 @@ def driver(monkeypatch: pytest.MonkeyPatch, model: Model) -> FakeDriver:
     module.train, module.plan_training = fake.train, fake.plan_training  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "fcl.drivers.train", module)
     monkeypatch.setattr("fcl.drivers.train", module, raising=False)
+    timed = ModuleType("fcl.drivers.pass_time")
+    timed.measure_pass = lambda *_, **__: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fcl.drivers.pass_time", timed)
     return fake
 
 

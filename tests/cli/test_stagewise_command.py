@@ -125,10 +125,10 @@ def test_config_log_offset_and_class_weights(run: Callable[..., Result], folder:
     records = [json.loads(line) for line in log.read_text().splitlines()]
     names = [record["event"] for record in records]
     visits = len(model.history)
-    assert names == ["Options", "StagewiseStarted", *["BlockVisited"] * visits, "StagewiseStopped"]
-    assert records[0]["options"]["alpha"] == 2.0 and records[1]["n_valid_rows"] > 0
+    assert names == ["Options", "Started", *["BlockVisited"] * visits, "Stopped"]
+    assert records[0]["options"]["alpha"] == 2.0 and records[1]["n_valid"] > 0
     assert [record["loss"] for record in records[2:-1]] == [row["loss"] for row in model.history]
-    assert records[-1]["best_number"] == model.best_number
+    assert records[-1]["best"] == model.best_number
 
 
 def test_several_targets(run: Callable[..., Result], folder: Path) -> None:

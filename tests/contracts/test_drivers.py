@@ -22,9 +22,9 @@ from generators import Later
 from jobs import JOBS, OPTIONS, Job
 
 import fcl
-from fcl.drivers.events import Event, PassDone, Prepared
 from fcl.drivers.processes import faults
 from fcl.files.folder import CheckpointFolder
+from fcl.run.events import Event, PassDone, Prepared
 from tests.drivers.cluster.runs import bits
 from tests.same_optimum import ROUNDING, same_optimum
 from tools.fuzz import certify

@@ -20,7 +20,7 @@ from fcl.drivers import executor
 from fcl.drivers.executor import ThreadExecutor
 from fcl.drivers.processes import supervisor
 from fcl.path import regularization_path as paths
-from fcl.path.events import PointDone
+from fcl.run.events import PointDone
 from tests.path.conftest import (
     Killed,
     N,

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fcl.drivers.bar import on_event
-from fcl.drivers.events import Event, PassDone, Started, StepProgress, Stopped
 from fcl.model import Certificate
+from fcl.run.bar import on_event
+from fcl.run.events import Event, PassDone, Started, StepProgress, Stopped
 
 
 class Bar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,20 @@ from rows import acceptors
 from waves import Problem, Waves
 
 import fcl
-from fcl.drivers.events import PassDone, Started
-from fcl.drivers.online.progress import OnlineProgress
 from fcl.files.folder import CheckpointFolder
-from fcl.path.events import PointDone
+from fcl.run import (
+    BlockVisited,
+    Event,
+    Measured,
+    OnlineProgress,
+    PassDone,
+    PointDone,
+    RunResult,
+    Started,
+    Stopped,
+    StopReason,
+)
 from fcl.stagewise.checkpoint import StateFolder
-from fcl.stagewise.events import BlockVisited
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
@@ -120,6 +129,7 @@ def test_a_callback_ends_the_run(data: fcl.DataSet, tmp_path: Path, name: str, h
     else:
         result = door(data, tmp_path, callback)
     assert callback.seen in (2, 3) and whole > 3
+    assert result.reason == "callback" and StopReason.CALLBACK.sentence in result.message
     model = result.chosen.model if name == "path" else result.model
     x = Problem().x if name == "stagewise" else acceptors(12, 420)[0]
     assert np.isfinite(model.margins(fcl.open_data(x, y=None))).all()
@@ -129,6 +139,33 @@ def test_a_callback_ends_the_run(data: fcl.DataSet, tmp_path: Path, name: str, h
         assert not result.converged and result.model.n_active > 0
     if name != "online" or how == "error":
         assert kept_there(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", [*DOORS, "certify"])
+def test_every_run_starts_measures_and_stops(data: fcl.DataSet, tmp_path: Path, name: str) -> None:
+    """The same events in the same order, and one result of the same shape, for all learners."""
+    events: list[Event] = []
+    if name == "certify":
+        fcl.certify(train(data, tmp_path, None).model, data, progress=events.append)
+        result = None
+    else:
+        result = DOORS[name][0](data, tmp_path, events.append)
+    begin, *between, end = events
+    assert isinstance(begin, Started) and isinstance(end, Stopped)
+    assert not any(isinstance(event, Started | Stopped) for event in between)
+    learner = "train" if name in ("inline", "processes") else name
+    assert begin.learner == learner and begin.n_rows > 0 and begin.n_features > 0
+    units = {"certify": PassDone}.get(name) or DOORS[name][1]
+    done = [event for event in between if isinstance(event, units)]
+    assert done and all(isinstance(event, Measured) and event.numbers for event in done)
+    assert [event.step for event in done] == sorted(event.step for event in done)
+    if result is not None:
+        assert isinstance(result, RunResult) and end.reason is result.reason
+        assert end.message == result.message and result.stopped_fact() in result.facts()
+        assert len(result.history) and end.peak_memory == result.peak_memory > 0
+        assert result.seconds and all(spent >= 0.0 for spent in result.seconds.values())
+    for event in events:
+        json.dumps(event.to_dict(), allow_nan=False)
 
 
 def test_the_model_is_that_of_the_pass(data: fcl.DataSet, tmp_path: Path) -> None:

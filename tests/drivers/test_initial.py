@@ -11,7 +11,7 @@ import pytest
 
 import fcl
 from fcl.drivers import plan
-from fcl.drivers.events import Event, PassDone, Prepared
+from fcl.run.events import Event, PassDone, Prepared
 
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 

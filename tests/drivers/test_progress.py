@@ -21,10 +21,10 @@ import pytest
 import fcl
 import fcl.kernels.compilation
 from fcl.drivers import kinds, session, warmup
-from fcl.drivers.events import Compiled, Compiling, Event, StepProgress
 from fcl.drivers.processes import compilation, supervisor
 from fcl.drivers.processes.messages import CompileStarted
 from fcl.kernels.compilation import Compilation
+from fcl.run.events import Compiled, Compiling, Event, StepProgress
 
 
 class Slow(fcl.Generator):

@@ -20,9 +20,9 @@ from scipy import sparse
 
 import fcl
 from fcl.cache import ColumnCache
-from fcl.drivers.events import Event, PassDone
 from fcl.drivers.train import TrainResult
 from fcl.files.folder import CheckpointFolder
+from fcl.run.events import Event, PassDone
 from fcl.solve.solver import Solver
 from tests.drivers.conftest import INEXACT, bits, fit
 from tests.stops import After

@@ -13,13 +13,13 @@ from judge import Problem, confirm
 import fcl
 from fcl.cli.progress import pass_items, started_line
 from fcl.cli.report import model_lines
-from fcl.drivers.events import Event, PassDone, Started
 from fcl.drivers.result import TrainResult
 from fcl.facts import aligned
 from fcl.features import Fourier, bind_features
 from fcl.features.prices import Prices
 from fcl.model.certificate import Scope
 from fcl.objective import Penalty
+from fcl.run.events import Event, PassDone, Started
 from fcl.solve.conditions import Conditions
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.state import Point

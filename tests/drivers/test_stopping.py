@@ -13,9 +13,9 @@ from rows import acceptors
 
 import fcl
 from fcl.drivers import plan as planning
-from fcl.drivers.events import Event, PassDone, Started, Stopped
 from fcl.drivers.session import Session
 from fcl.drivers.train import TrainResult
+from fcl.run.events import Event, PassDone, Started, Stopped
 from fcl.solve.solver import Solver
 from tests.stops import After
 

@@ -18,8 +18,8 @@ from sklearn.linear_model import Lasso
 import fcl
 from fcl.cli.certify import command as certify_command
 from fcl.cli.train import command as train_command
-from fcl.drivers.events import PassDone
 from fcl.options.kinds import limits_of
+from fcl.run.events import PassDone
 from fcl.solve import passes
 from tests.drivers.conftest import bits, dense
 from tests.windows import examples

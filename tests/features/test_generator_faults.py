@@ -12,10 +12,10 @@ import pytest
 import scipy.sparse
 
 import fcl
-from fcl.drivers.events import Event, PassDone
 from fcl.features import Generator
 from fcl.features.generator import bind
 from fcl.files.folder import CheckpointFolder
+from fcl.run.events import Event, PassDone
 
 DRIVERS = ("inline", "processes")
 BLOCK_ROWS = 64

@@ -133,14 +133,17 @@ def test_data_frames_of_features_and_passes() -> None:
 
 
 def test_html_for_notebooks() -> None:
-    from fcl.drivers.result import StopReason, TrainResult
+    from fcl.drivers.result import TrainResult
+    from fcl.run.reasons import StopReason
 
     model = make_model(certificate=Certificate(12.5, -np.inf, np.inf, 1.0, 1000))
     html = model._repr_html_()
     for text in ("3 of 1,000 priced features", "unknown", "GAA at 2", "-2.5"):
         assert text in html, text
     hostile = "<script>alert(1)</script>"
-    result = TrainResult(model, True, StopReason.TOLERANCE, hostile, {}, 1 << 28, 4)
+    result = TrainResult(
+        model=model, reason=StopReason.TOLERANCE, message=hostile, peak_memory=1 << 28, passes=4
+    )
     html = result._repr_html_()
     assert "<script" not in html and "&lt;script&gt;" in html and "256 MiB" in html
     assert result.history is model.history

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from windows import make_windows
 
 import fcl
-from fcl.drivers.online.run import End
 from fcl.drivers.online.train import train_online
 from fcl.errors import InputError
 from fcl.features import bind_features, family_from_config, parse_features
 from fcl.features.hashed import HashedFamily, hashed_family
+from fcl.run import StopReason
 
 pytestmark = pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
 MASK = (1 << 64) - 1
@@ -149,7 +149,7 @@ def test_a_saved_model_predicts_and_resumes(tmp_path: Path) -> None:
     given: dict[str, Any] = {"C": 1.0, "hash_bits": 5, "rate": 0.2, "certify": False}
     whole = train_online(data, "columns", passes=2, **given)
     first = train_online(data, "columns", passes=1, **given)
-    assert first.end is End.PASSES and first.model.options["hash_bits"] == 5
+    assert first.reason is StopReason.DONE and first.model.options["hash_bits"] == 5
     first.save(tmp_path / "m.fcl")
     resumed = train_online(data, resume=tmp_path / "m.fcl", passes=2, certify=False)
     assert resumed.model.weights.tobytes() == whole.model.weights.tobytes()

@@ -193,7 +193,7 @@ def test_a_budget_below_the_dense_table(tmp_path: Path) -> None:
     # with hardly any penalty, too many weights are not 0
     little = given | {"alpha": 1e-9, "memory": dense.total - (16 << 20), "certify": False}
     full = fcl.train_online(data, **little)
-    assert full.end == "full" and "the memory has no room for more than" in full.message
+    assert full.reason == "memory" and "the memory has no room for more than" in full.message
     # the model so far resumes with more memory, to the same bits
     full.save(tmp_path / "full.fcl")
     more = fcl.train_online(data, resume=tmp_path / "full.fcl", certify=False)

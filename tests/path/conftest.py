@@ -14,7 +14,7 @@ import fcl
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.processes import supervisor
 from fcl.drivers.session import Session
-from fcl.path.events import PointDone
+from fcl.run.events import PointDone
 
 N, LENGTH, D = 420, 12, 2
 

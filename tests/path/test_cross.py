@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold, KFold
 
 import fcl
-from fcl.drivers.events import PassDone
 from fcl.path import running
-from fcl.path.events import PointDone
 from fcl.path.folds import fold_of_rows
-from fcl.path.rules import PathStop
+from fcl.run.events import PassDone, PointDone
+from fcl.run.reasons import StopReason
 from tests.path.conftest import N, rows, train_path
 
 
@@ -73,7 +72,7 @@ def test_patience_is_of_the_mean_over_folds() -> None:
     mean = full.scores.mean
     first = next((n for n in range(2, 10) if mean[n - 1] <= mean[: n - 1].max()), None)
     assert first is not None
-    assert path.reason is PathStop.PATIENCE and len(path.points) == first
+    assert path.reason is StopReason.PATIENCE and len(path.points) == first
     np.testing.assert_allclose(path.scores.mean, mean[:first], atol=1e-12)
 
 
@@ -81,9 +80,9 @@ def test_limits_end_a_cross_validated_path() -> None:
     codes, y = rows("squared")
     data = fcl.open_data(codes, y=y)
     path = train_path(data, cv=3, loss="squared", points=5, max_active=4, patience=None)
-    assert path.reason is PathStop.MAX_ACTIVE and not path.scores.higher_is_better
+    assert path.reason is StopReason.MAX_ACTIVE and not path.scores.higher_is_better
     timed = train_path(data, cv=3, loss="squared", points=5, max_time=1e-9)
-    assert timed.reason is PathStop.MAX_TIME and len(timed.points) == 1
+    assert timed.reason is StopReason.MAX_TIME and len(timed.points) == 1
 
 
 def test_folds_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from sklearn.model_selection import KFold
 
 import fcl
 from fcl.options import TrainOptions
-from fcl.path.events import PointDone
 from fcl.path.nested import outer_folds
 from fcl.path.problem import make_problem
+from fcl.run.events import PointDone
 from tests.path.conftest import D, rows, train_path
 
 OPTIONS: dict[str, Any] = {"points": 3, "C_max": 0.5}

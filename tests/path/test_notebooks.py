@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fcl.path.events import PointDone
+from fcl.run.events import PointDone
 from tests.path.conftest import split, train_path
 
 

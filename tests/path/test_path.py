@@ -13,8 +13,8 @@ import fcl
 from fcl.errors import ConvergenceWarning
 from fcl.options.path import PATH_OPTIONS
 from fcl.path import regularization_path as paths
-from fcl.path.events import PointDone, PointStarted
-from fcl.path.rules import PathStop
+from fcl.run.events import PointDone, PointStarted
+from fcl.run.reasons import StopReason
 from tests.path.conftest import problem_of, rows, split, train_path
 
 
@@ -72,13 +72,13 @@ def test_why_a_path_stops() -> None:
     scores = full.scores.mean
     first = next(n for n in range(2, 11) if scores[n - 1] <= scores[: n - 1].max())
     patient = train_path(data, points=10, valid=valid, patience=1)
-    assert patient.reason is PathStop.PATIENCE and len(patient.points) == first < 10
+    assert patient.reason is StopReason.PATIENCE and len(patient.points) == first < 10
     active = train_path(data, points=10, max_active=8)
-    assert active.reason is PathStop.MAX_ACTIVE
+    assert active.reason is StopReason.MAX_ACTIVE
     assert active.points[-1].active >= 8 > active.points[-2].active
     assert active.chosen is active.points[-1] and active.best is None is active.one_se
     timed = train_path(data, points=10, max_time=1e-9)
-    assert timed.reason is PathStop.MAX_TIME and len(timed.points) == 1
+    assert timed.reason is StopReason.MAX_TIME and len(timed.points) == 1
 
 
 def stop_after(points: int) -> dict[str, Callable[..., Any]]:
@@ -95,7 +95,7 @@ def stop_after(points: int) -> dict[str, Callable[..., Any]]:
 def test_an_interrupted_path_has_its_points() -> None:
     data, _ = split()
     path = train_path(data, **stop_after(3))
-    assert path.reason is PathStop.INTERRUPTED and len(path.points) == 3
+    assert path.reason is StopReason.INTERRUPTED and len(path.points) == 3
     with pytest.raises(KeyboardInterrupt):
         train_path(data, **stop_after(0))
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fcl.drivers.events import PassDone
 from fcl.errors import InputError
-from fcl.path.rules import PathStop
+from fcl.run.events import PassDone
+from fcl.run.reasons import StopReason
 from tests.path.conftest import Killed, confirm_points, counting, kill_after, split, train_path
 
 BY_PROCESSES: dict[str, Any] = {"driver": "processes", "writers": 1}
@@ -70,11 +70,11 @@ def test_an_interrupt_keeps_the_points() -> None:
             raise KeyboardInterrupt
 
     path = train_path(data, points=4, progress=progress, **BY_PROCESSES)
-    assert path.reason is PathStop.INTERRUPTED and len(path.points) == 2
+    assert path.reason is StopReason.INTERRUPTED and len(path.points) == 2
     stopped = train_path(
         data, points=4, progress=counting(done), should_stop=lambda: len(done) >= 5, **BY_PROCESSES
     )
-    assert stopped.reason is PathStop.INTERRUPTED and len(stopped.points) == 3
+    assert stopped.reason is StopReason.INTERRUPTED and len(stopped.points) == 3
     for asked in (lambda: True, None):
         with pytest.raises(KeyboardInterrupt):
             train_path(data, points=4, should_stop=asked, **BY_PROCESSES, **_breaking(asked))
@@ -94,4 +94,4 @@ def _breaking(asked: Any) -> dict[str, Any]:
 def test_a_time_limit_ends_the_path() -> None:
     data, _ = split()
     path = train_path(data, points=4, max_time=1e-9, **BY_PROCESSES)
-    assert path.reason is PathStop.MAX_TIME and len(path.points) == 1
+    assert path.reason is StopReason.MAX_TIME and len(path.points) == 1

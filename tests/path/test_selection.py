@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from fcl.drivers.rows import Rows
 from fcl.objective import find_loss
-from fcl.path.rules import PathStop, Rules, best_point, is_no_gain, one_se_point
+from fcl.path.rules import Rules, best_point, is_no_gain, one_se_point
 from fcl.path.scores import bootstrap_error, fold_scores, random_order
+from fcl.run.reasons import StopReason
 
 SCORES = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=12)
 
@@ -53,7 +54,7 @@ def test_patience(scores: list[float], patience: int, min_gain: float) -> None:
             break
     assert rules.patient_until(np.array(scores)) == expected
     reasons = [rules.reason(np.array(scores[:n]), 0) for n in range(1, len(scores) + 1)]
-    assert (PathStop.PATIENCE in reasons) == (expected is not None)
+    assert (StopReason.PATIENCE in reasons) == (expected is not None)
     assert Rules(None, min_gain).patient_until(np.array(scores)) is None
 
 

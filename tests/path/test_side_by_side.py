@@ -13,12 +13,11 @@ from rows import acceptors
 
 import fcl
 from fcl.drivers import executor
-from fcl.drivers.events import PassDone
 from fcl.drivers.executor import INLINE, Needs, RunContext, ThreadExecutor
 from fcl.drivers.job import make_job
 from fcl.memory.ledger import INTERPRETER
 from fcl.options import TrainOptions
-from fcl.path.events import PointDone
+from fcl.run.events import PassDone, PointDone
 from tests.path.conftest import bits, counting, rows, train_path
 
 

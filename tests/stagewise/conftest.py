@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import minimize
 from waves import Problem
 
+from fcl.run.events import BlockVisited
 from fcl.stagewise.checkpoint import StateFolder
-from fcl.stagewise.events import BlockVisited
 from fcl.stagewise.train import StagewiseRunOptions
 
 

@@ -89,7 +89,7 @@ def test_patience_counts_rounds_and_the_best_round_is_kept(problem: Problem) -> 
     assert result.reason == "patience" and len(model.history) - model.best_number == 2 * 3
     losses = [row["valid_loss"] for row in model.history]
     assert model.best_number == 1 + int(np.argmin(losses))
-    assert "round" in end_in_words(model, "patience") and model.n_rounds < 50
+    assert "round" in end_in_words(model, result.reason) and model.n_rounds < 50
     # a training that ends there has the same weights
     last = -(-model.best_number // 3)
     again = problem.train(update="cls", rounds=last, **options).model

@@ -293,7 +293,7 @@ def run(folder: Path | str, **options: Any) -> tuple[Any, list[float], Counter[s
     """A job: its result, times of its passes, and its gathers and tasks if it has a client."""
     import fcl
     from fcl.drivers.cluster import client as connections
-    from fcl.drivers.events import PassDone
+    from fcl.run.events import PassDone
 
     passes: list[float] = []
     counts: Counter[str] = Counter()
@@ -484,8 +484,8 @@ def remote(
     """
     import fcl
     from fcl.data.sequences import SequenceReader
-    from fcl.drivers.events import Prepared
     from fcl.drivers.warmup import warmup
+    from fcl.run.events import Prepared
     from tests.s3_server import put_folder
 
     files = [file for file in (folder / "X").rglob("*") if file.is_file()]

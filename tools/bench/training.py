@@ -82,7 +82,7 @@ def solve_with_fcl(
 ) -> tuple[Any, Any]:  # fmt: skip
     """Solve with fcl on the family, or on the columns of the matrix; adds its certificate."""
     import fcl
-    from fcl.drivers.events import PassDone
+    from fcl.run.events import PassDone
 
     reported: list[tuple[float, float]] = []
 

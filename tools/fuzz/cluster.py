@@ -204,7 +204,7 @@ def _fill_up(client: Any) -> None:
 def _arm(case: Case, client: Any, fault: str) -> Callable[[Any], None]:
     """Prepare the fault; returns the callback that may cause it."""
     from fcl.drivers.cluster.faults import Fault
-    from fcl.drivers.events import PassDone
+    from fcl.run.events import PassDone
 
     if fault.startswith("kill-"):
         case.figures["armed"] = case.rng.choice((1, 1, 2))

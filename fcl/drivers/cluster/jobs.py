@@ -26,7 +26,6 @@ from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import MEMORY_SHARE, Cluster
 from fcl.drivers.cluster.connect import check_cluster, connected
 from fcl.drivers.cluster.run import compile_kernels
-from fcl.drivers.events import Compiling, Event, Jobs
 from fcl.drivers.executor import (
     INLINE,
     NOT_RELAYED,
@@ -41,6 +40,7 @@ from fcl.drivers.executor import (
 from fcl.drivers.kinds import KIND_SECONDS
 from fcl.drivers.session import Progress
 from fcl.errors import BudgetError, InputError
+from fcl.run.events import Compiling, Event, Jobs
 from fcl.units import format_bytes
 
 #: Bytes of rows in memory that are sent; larger ones belong in files that the workers open.

@@ -15,16 +15,16 @@ from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import Cluster
 from fcl.drivers.cluster.passes import SUMS_AT_ONCE, ClusterPasses, bytes_of_sums, is_by_rows
 from fcl.drivers.cluster.rows import Shards, shard_blocks
-from fcl.drivers.events import Compiling, Workers
 from fcl.drivers.inline import InlineRun, InterruptedRun
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import KIND_SECONDS, kinds_of
 from fcl.drivers.plan import Plan
-from fcl.drivers.result import StopReason
 from fcl.drivers.rows import Rows
 from fcl.drivers.session import Session
 from fcl.errors import InputError
 from fcl.memory.ledger import INTERPRETER
+from fcl.run.events import Compiling, Workers
+from fcl.run.reasons import StopReason
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 

@@ -3,71 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
 
 from fcl import kernels
-from fcl.drivers.events import Event
 from fcl.types import Floats
 
 #: Rows before the first line of progress; each line comes after twice as many.
 FIRST_LINE = 1000
-
-
-@dataclass(frozen=True)
-class OnlineStarted(Event):
-    """The data are open and checked, and the memory is planned; no row is learnt yet."""
-
-    plan: Any
-    options: Mapping[str, Any]
-    n_rows: int
-    n_features: int
-    C: float
-    alpha: float
-    is_progress: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class OnlineProgress(Event):
-    """How an online learner does after some rows.
-
-    rows           rows learnt so far, over all passes.
-    number         the pass, from 1 on.
-    seen           whether the learner had seen the rows of this pass before.
-    loss           mean of the losses of the rows of this pass, each before it was learnt.
-    loss_since     the same, of the rows since the event before.
-    constant_loss  mean loss of the best constant margin over the rows of this pass so far.
-    active         number of features with a weight.
-    norm           sum of |w_j|.
-    validation     {metric: score, "n_rows": ...}, or None.
-    """
-
-    rows: int
-    number: int
-    seen: bool
-    loss: float
-    loss_since: float
-    constant_loss: float
-    active: int
-    norm: float
-    rows_per_second: float
-    memory_bytes: int
-    seconds: float
-    validation: Mapping[str, Any] | None = None
-    is_progress: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class OnlineStopped(Event):
-    """Learning ended."""
-
-    reason: str
-    message: str
-    rows: int
-    seconds: float
-    peak_memory: int
-    is_progress: ClassVar[bool] = True
 
 
 @dataclass

@@ -9,15 +9,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from fcl.drivers.events import Event
 from fcl.drivers.online.blocks import Blocks, RowBlock, ahead
 from fcl.drivers.online.job import OnlineJob
-from fcl.drivers.online.progress import OnlineProgress, Progressive, constant_loss
+from fcl.drivers.online.progress import Progressive, constant_loss
 from fcl.drivers.rows import Rows
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, OutputExistsError
@@ -25,6 +23,10 @@ from fcl.features.rows import RowChunk
 from fcl.files.result_file import Output, Save
 from fcl.memory.meter import rss_anon
 from fcl.online import Learner
+from fcl.run.bar import Progress
+from fcl.run.events import Event, OnlineProgress, Started
+from fcl.run.reasons import StopReason
+from fcl.run.reporter import Reporter
 from fcl.types import Floats
 
 _log = logging.getLogger("fcl")
@@ -35,13 +37,36 @@ ENOUGH_ROWS = 4000
 SAVE_EVERY = 300.0
 
 
-class End(StrEnum):
-    """Why learning ended."""
+class OnlineReporter(Reporter):
+    """A reporter that keeps the progress of learning."""
 
-    PASSES = "passes"
-    INTERRUPTED = "interrupted"
-    DIVERGED = "diverged"
-    FULL = "full"
+    def __init__(
+        self, progress: Progress | None, should_stop: Callable[[], bool] | None = None
+    ) -> None:
+        super().__init__(progress, should_stop)
+        self.progress: list[OnlineProgress] = []
+
+    def report(self, event: Event) -> None:
+        """Pass an event on."""
+        if isinstance(event, OnlineProgress):
+            self.progress.append(event)
+        super().report(event)
+
+    def started(self, job: OnlineJob) -> None:
+        """Report the start."""
+        n_valid = 0 if job.valid is None else job.valid.n
+        self.report(
+            Started(
+                plan=job.plan,
+                options=job.described(),
+                n_rows=job.train.n,
+                n_features=job.family.n_features,
+                C=job.C,
+                alpha=job.alpha,
+                learner="online",
+                n_valid=n_valid,
+            )
+        )
 
 
 @dataclass
@@ -100,7 +125,7 @@ class OnlineRun:
         #: number of the row among the selected ones whose margin was not finite
         self.bad_row = -1
 
-    def run(self) -> End:
+    def run(self) -> StopReason:
         """Learn all passes; returns why it ended."""
         passes = self.job.running.passes
         while self.place.passes < passes:
@@ -111,9 +136,9 @@ class OnlineRun:
             self._tell()
             line = self.place.sums.next_line
             self.place = RunPosition(self.place.passes + 1, 0, Progressive(next_line=line))
-        return End.PASSES
+        return StopReason.DONE
 
-    def _pass(self) -> End | None:
+    def _pass(self) -> StopReason | None:
         """Learn the rest of the current pass; returns why it ended early, or None."""
         with self._reading() as blocks:
             for block in blocks:
@@ -121,9 +146,9 @@ class OnlineRun:
                     self._start_intercept(block)
                 for chunk, rows in self._chunks(block):
                     if self._should_stop():
-                        return End.INTERRUPTED
+                        return StopReason.INTERRUPTED
                     if not self._learn(chunk, rows):
-                        return End.FULL if self.learner.is_full else End.DIVERGED
+                        return StopReason.MEMORY if self.learner.is_full else StopReason.DIVERGED
                 if time.monotonic() - self._saved >= SAVE_EVERY:
                     self._save()
                     self._saved = time.monotonic()

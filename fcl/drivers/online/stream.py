@@ -18,15 +18,12 @@ from fcl.clock import parts_of
 from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
 from fcl.data.sparse import SparseRows, from_matrix
-from fcl.drivers.bar import Progress
-from fcl.drivers.events import Compiling
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.online.blocks import RowBlock
 from fcl.drivers.online.job import OnlineJob, make_online_job
-from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
 from fcl.drivers.online.rates import choose_rate
-from fcl.drivers.online.run import End, OnlineRun, RunPosition, write_model
+from fcl.drivers.online.run import OnlineReporter, OnlineRun, RunPosition, write_model
 from fcl.drivers.online.train import (
     OnlineResult,
     _state,
@@ -35,7 +32,6 @@ from fcl.drivers.online.train import (
     model_of,
     restored,
 )
-from fcl.drivers.reporting import Reporter
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
 from fcl.files.online import OnlineState, read_state
@@ -47,6 +43,9 @@ from fcl.online import Learner
 from fcl.options import OnlineOptions, OnlineRunOptions
 from fcl.options.online import RUNNING
 from fcl.parallel import one_blas_thread
+from fcl.run.bar import Progress
+from fcl.run.events import Compiling
+from fcl.run.reasons import StopReason
 from fcl.types import Floats
 
 if TYPE_CHECKING:
@@ -153,19 +152,12 @@ def learn_stream(
         job = make_online_job(data, features, options, running, endless=True, valid=valid)
     if initial is not None:
         job = replace(job, start=online_start(job, initial))
-    events: list[OnlineProgress] = []
-    reporter = Reporter(progress, should_stop)
-
-    def report(event: Any) -> None:
-        if isinstance(event, OnlineProgress):
-            events.append(event)
-        reporter.report(event)
-
+    reporter = OnlineReporter(progress, should_stop)
     since = time.monotonic()
     seconds: dict[str, float] = {}
-    n, p = job.train.n, job.family.n_features
-    report(OnlineStarted(job.plan, job.described(), n, p, job.C, job.alpha))
-    with kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
+    reporter.started(job)
+    compilation = kernels.compilation.Compilation(lambda: reporter.report(Compiling(JOB_SECONDS)))
+    with compilation, one_blas_thread():
         begun = time.monotonic()
         if job.running.rate == "auto":
             found = choose_rate(job, all_rows=True)
@@ -184,10 +176,10 @@ def learn_stream(
             model = run.model()
             return write_model(output, lambda path, replaces: model.save(path, replaces, more))
 
-        stop = reporter.should_stop
+        report, stop = reporter.report, reporter.should_stop
         run = _StreamRun(job, learner, place, (first, blocks), report, stop, written, before)
         try:
-            end = run.run()
+            reason = reporter.cause(run.run())
         except InputError as error:
             if output is None or not learner.rows or not written():
                 raise
@@ -196,13 +188,19 @@ def learn_stream(
         seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
         if reporter.error is not None:
             written()
-    message = _message(end, run, name)
-    seconds, peak = parts_of(time.monotonic() - since, seconds), peak_memory()
-    report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
-    bad = learner.rows if end is End.DIVERGED else None
-    return reporter.finish(
-        OnlineResult(run.model(), learner, events, end, message, seconds, peak, run.state(), bad)
+    result = OnlineResult(
+        model=run.model(),
+        reason=reason,
+        message=_message(reason, run, name),
+        seconds=parts_of(time.monotonic() - since, seconds),
+        peak_memory=peak_memory(),
+        learner=learner,
+        progress=reporter.progress,
+        state=run.state(),
+        bad_row=learner.rows if reason is StopReason.DIVERGED else None,
     )
+    reporter.report(result.stopped())
+    return reporter.finish(result)
 
 
 class _StreamRun(OnlineRun):
@@ -224,12 +222,12 @@ class _StreamRun(OnlineRun):
         (self.block, self._others), self._ended = blocks, should_stop
         self._hash = _StreamHash(fingerprint)
 
-    def run(self) -> End:
+    def run(self) -> StopReason:
         if (end := self._pass()) is not None:
             return end
         # the pass does not end: the learner stays as it is, for a stream that continues this one
         self._tell()
-        return End.INTERRUPTED if self._ended() else End.PASSES
+        return StopReason.INTERRUPTED if self._ended() else StopReason.DONE
 
     def _reading(self) -> AbstractContextManager[Iterator[RowBlock]]:
         return nullcontext(self._read())
@@ -342,16 +340,16 @@ def _data_set(block: StreamBlock, name: str) -> DataSet:
     return DataSet(name, rows, block.y, target_name=label, column_record=block.columns)
 
 
-def _message(end: End, run: _StreamRun, name: str) -> str:
+def _message(reason: StopReason, run: _StreamRun, name: str) -> str:
     rows = f"{run.learner.rows:,} rows"
-    if end is End.FULL:
+    if reason is StopReason.MEMORY:
         return full_message(run.learner)
-    if end is End.DIVERGED:
+    if reason is StopReason.DIVERGED:
         line = run.block.line(run.bad_row)
         return (
             f"{name}: line {line}: the margin is not finite or beyond 1e100, after {rows}: the rate "
             f"{run.job.options.rate:.3g} is too large for these features; lower rate, or choose step "
             "implicit"
         )
-    what = "interrupted" if end is End.INTERRUPTED else "the input ended"
+    what = reason.sentence if reason.is_interrupt else "the input ended"
     return f"{what} after {rows}; no certificate, since {name} cannot be read again"

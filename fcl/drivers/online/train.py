@@ -12,24 +12,16 @@ import numpy as np
 
 from fcl import kernels
 from fcl.clock import parts_of
-from fcl.drivers.bar import Progress
 from fcl.drivers.certify import certify as certify_model
-from fcl.drivers.events import Compiling
 from fcl.drivers.finished import feature_names
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.online.blocks import row_number
 from fcl.drivers.online.job import OnlineJob, make_online_job
-from fcl.drivers.online.progress import (
-    OnlineProgress,
-    OnlineStarted,
-    OnlineStopped,
-    Progressive,
-)
+from fcl.drivers.online.progress import Progressive
 from fcl.drivers.online.rates import choose_rate
-from fcl.drivers.online.run import End, OnlineRun, RunPosition, write_model
+from fcl.drivers.online.run import OnlineReporter, OnlineRun, RunPosition, write_model
 from fcl.drivers.optimality import Optimality
-from fcl.drivers.reporting import Reporter
 from fcl.errors import InputError, ModelFileError
 from fcl.facts import C_fact, Fact, memory_fact, time_fact
 from fcl.features.base import Family
@@ -46,6 +38,10 @@ from fcl.options import OnlineOptions, OnlineRunOptions
 from fcl.options.online import LEARNING, RUNNING
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
+from fcl.run.bar import Progress
+from fcl.run.events import Compiling, OnlineProgress
+from fcl.run.reasons import StopReason
+from fcl.run.result import RunResult
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -53,23 +49,23 @@ if TYPE_CHECKING:
     from fcl.features import Spec
 
 
-@dataclass(frozen=True)
-class OnlineResult:
+@dataclass(frozen=True, kw_only=True)
+class OnlineResult(RunResult):
     """A model, and how learning ended.
 
     Attributes
     ----------
     model : Model
-    learner : Learner
-        The learner, which can learn more rows.
-    progress : list of OnlineProgress
-    end : End
+    reason : StopReason
     message : str
-        The reason for the end, in words.
+        The reason in words.
     seconds : dict of str to float
         Time of each step by its name: rate, learning, certificate, other.
     peak_memory : int
         Bytes.
+    learner : Learner
+        The learner, which can learn more rows.
+    progress : list of OnlineProgress
     state : OnlineState
         What the model file needs for ``--resume``.
     bad_row : int or None
@@ -95,14 +91,15 @@ class OnlineResult:
     model: Model
     learner: Learner
     progress: list[OnlineProgress]
-    end: End
-    message: str
-    seconds: dict[str, float]
-    peak_memory: int
     state: OnlineState
     bad_row: int | None = None
     uncertified: str | None = None
     optimality: Optimality | None = None
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The progress, as dictionaries."""
+        return [event.to_dict() for event in self.progress]
 
     def facts(self, budget: float | None = None) -> list[Fact]:
         """How learning ended, what is proved about the model, and what it took.
@@ -117,7 +114,7 @@ class OnlineResult:
             proof.append(self.optimality.ball_fact())
         rate = model.options["rate"]
         return [
-            Fact("stopped", self.message, str(self.end)),
+            self.stopped_fact(),
             *proof,
             intercept_fact(model),
             C_fact(model.C, model.alpha),
@@ -234,8 +231,8 @@ def train_online(
         File to which the model is written every five minutes, and which ``resume`` can read. It replaces
         what was there when learning began, but not what another process writes there meanwhile.
     progress : callable
-        Called with each event: OnlineStarted, OnlineProgress, OnlineStopped. It may end learning as the
-        callback of :func:`fcl.train` does.
+        Called with each event of :mod:`fcl.run.events`: Started, OnlineProgress, Stopped. It may end
+        learning as the callback of :func:`fcl.train` does.
     should_stop : callable
         Polled between chunks; True ends learning.
 
@@ -262,22 +259,11 @@ def train_online(
     """
     given = dict(locals())
     job, state = _job(given)
-    events: list[OnlineProgress] = []
-    reporter = Reporter(progress, should_stop)
-
-    def report(event: Any) -> None:
-        if isinstance(event, OnlineProgress):
-            events.append(event)
-        reporter.report(event)
-
+    reporter = OnlineReporter(progress, should_stop)
     since = time.monotonic()
     seconds: dict[str, float] = {}
-    report(
-        OnlineStarted(
-            job.plan, job.described(), job.train.n, job.family.n_features, job.C, job.alpha
-        )
-    )
-    compilation = kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS)))
+    reporter.started(job)
+    compilation = kernels.compilation.Compilation(lambda: reporter.report(Compiling(JOB_SECONDS)))
     with compilation, one_blas_thread():
         begun = time.monotonic()
         if job.running.rate == "auto":
@@ -294,19 +280,19 @@ def train_online(
                 model = model_of(job, learner, fingerprint)
                 write_model(output, lambda path, replaces: model.save(path, replaces, now))
 
-        run = OnlineRun(job, learner, place, report, reporter.should_stop, written)
-        end = _run(run)
+        run = OnlineRun(job, learner, place, reporter.report, reporter.should_stop, written)
+        reason = reporter.cause(_run(run))
         seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
         data.check_unchanged()
         kept = _state(job, learner, run.place, fingerprint)
         model = model_of(job, learner, fingerprint)
-        bad = None if end is not End.DIVERGED else row_number(job.train.keep, run.bad_row)
+        bad = None if reason is not StopReason.DIVERGED else row_number(job.train.keep, run.bad_row)
         why = "the certificate was declined" if not certify else "learning ended before its passes"
         uncertified: str | None = why
         found: Optimality | None = None
         if reporter.error is not None:
             written()
-        elif certify and end is End.PASSES:
+        elif certify and reason is StopReason.DONE:
             begun = time.monotonic()
             held = [*learner.arrays(), model.ids, model.weights, kept.ids, kept.table]
             budget = job.running.memory - sum(array.nbytes for array in held)
@@ -318,14 +304,21 @@ def train_online(
                 assert found.model is not None
                 model, uncertified = replace(found.model, options=model.options), None
             seconds["certificate"] = time.monotonic() - begun
-    message = _message(end, learner, job, bad)
-    seconds, peak = parts_of(time.monotonic() - since, seconds), peak_memory()
-    report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
-    return reporter.finish(
-        OnlineResult(
-            model, learner, events, end, message, seconds, peak, kept, bad, uncertified, found
-        )
+    result = OnlineResult(
+        model=model,
+        reason=reason,
+        message=_message(reason, learner, job, bad),
+        seconds=parts_of(time.monotonic() - since, seconds),
+        peak_memory=peak_memory(),
+        learner=learner,
+        progress=reporter.progress,
+        state=kept,
+        bad_row=bad,
+        uncertified=uncertified,
+        optimality=found,
     )
+    reporter.report(result.stopped(model.certificate if uncertified is None else None))
+    return reporter.finish(result)
 
 
 def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
@@ -418,14 +411,14 @@ def restored(job: OnlineJob, state: OnlineState) -> tuple[Learner, RunPosition]:
     return learner, place
 
 
-def _run(run: OnlineRun) -> End:
+def _run(run: OnlineRun) -> StopReason:
     """Run; an interrupt after the first rows ends learning as a stop does."""
     try:
         return run.run()
     except KeyboardInterrupt:
         if not run.learner.rows:
             raise
-        return End.INTERRUPTED
+        return StopReason.INTERRUPTED
 
 
 def _state(job: OnlineJob, learner: Learner, place: RunPosition, fingerprint: str) -> OnlineState:
@@ -478,13 +471,13 @@ def full_message(learner: Learner) -> str:
     )
 
 
-def _message(end: End, learner: Learner, job: OnlineJob, bad: int | None) -> str:
+def _message(reason: StopReason, learner: Learner, job: OnlineJob, bad: int | None) -> str:
     rows = f"{learner.rows:,} rows"
-    if end is End.INTERRUPTED:
-        return f"interrupted after {rows}"
-    if end is End.FULL:
+    if reason.is_interrupt:
+        return f"{reason.sentence} after {rows}"
+    if reason is StopReason.MEMORY:
         return full_message(learner)
-    if end is End.DIVERGED:
+    if reason is StopReason.DIVERGED:
         return (
             f"{job.train.data.name}: the margin of row {bad} is not finite or beyond 1e100, after "
             f"{rows}: the rate {job.options.rate:.3g} is too large for these features; lower rate, or "

@@ -126,9 +126,10 @@ class ColumnsStored:
 
 @message
 class Score:
-    """The validation score."""
+    """The validation score, and the mean held-out loss; NaN if nothing needs it."""
 
     value: float
+    loss: float
 
 
 Result = SearchResult | BoundResult | RowsDrawn | ColumnsStored | Score

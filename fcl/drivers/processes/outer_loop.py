@@ -41,6 +41,7 @@ from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
 from fcl.features.prices import Prices
+from fcl.run.held_out import HeldOutScores
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
 from fcl.solve.polish import polish, polishable
@@ -114,7 +115,7 @@ class OuterLoopState:
         self._watch_pass = -1
         self._watched_slots: Ids = np.empty(0, np.int64)
         self._n_watched = 0
-        self._score = np.nan
+        self._scores = HeldOutScores(math.nan, math.nan)
         n_view = self.config.view_rows or job.train.n
         self.columns = WantedColumns(layout, self.store, n_view, job.family)
         self._sample = job.sample_size(self.config.view_rows, self.store.capacity)
@@ -211,8 +212,8 @@ class OuterLoopState:
             case ColumnsStored(n):
                 slots = self.columns.made(task.start, task.stop, n)
                 self.slots.settle(task.serial, slots)
-            case Score(value):
-                self._score = value
+            case Score(metric, loss):
+                self._scores = HeldOutScores(metric, loss)
 
     def lost(self, task: WriterTask) -> None:
         """Note that the writer of a task died: the slots of a ``columns`` task are free again."""
@@ -274,7 +275,7 @@ class OuterLoopState:
 
     @property
     def choices(self) -> dict[str, str]:
-        """What was chosen since the pass before, as fields of :class:`fcl.drivers.events.PassDone`."""
+        """What was chosen since the pass before, as fields of :class:`fcl.run.events.PassDone`."""
         return {"sample": self._redrawn, "models": self._tried.models}
 
     def take_proposal(self, version: int) -> None:
@@ -288,8 +289,12 @@ class OuterLoopState:
         self._validated_at = self.layout.write_point("validated", self.outer.point)
 
     def scored(self, pass_number: int) -> None:
-        """Report the score of the anchor of a pass."""
-        self.session.validated(pass_number, self.session.scores(self._score))
+        """Report the scores of the anchor of a pass."""
+        point = self.layout.read_point(self._validated_at)
+        scores = self.session.scores(pass_number, point, self._scores)
+        self.session.validated(pass_number, scores)
+        if self.session.patience.best is not None and not self._repeated:
+            self._offer()  # else a checkpoint would have the scores, but not the point
 
     # -- passes --------------------------------------------------------------------------------
 
@@ -482,5 +487,6 @@ class OuterLoopState:
                 beta=self.beta,
                 last=self.certified,
                 untried=None if self._untried is None else self._untried.point,
+                best_pass=self.session.patience.best,
             )
         )

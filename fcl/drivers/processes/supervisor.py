@@ -30,11 +30,12 @@ from fcl.drivers.processes.messages import (
 from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.drivers.processes.process_pool import ProcessPool
 from fcl.drivers.processes.setup import SharedMemory
-from fcl.drivers.result import StopReason, TrainResult
+from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, StoreError
 from fcl.files import atomic
 from fcl.memory.meter import Meter
+from fcl.run.reasons import StopReason
 
 _log = logging.getLogger("fcl")
 

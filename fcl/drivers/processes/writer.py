@@ -44,9 +44,9 @@ from fcl.drivers.processes.messages import (
     TriedPoint,
 )
 from fcl.features.base import ColumnMaker
-from fcl.objective import find_loss
 from fcl.options import TrainOptions
 from fcl.parallel import Team
+from fcl.run.held_out import HeldOutScores
 from fcl.solve import passes as steps
 from fcl.solve.margins import write_margins
 from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
@@ -361,7 +361,8 @@ class Writer:
 
     def _score(self, _: WriterTask, __: None) -> Score:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
-        return Score(find_loss(self.options.loss).score_outputs(*rows))
+        found = HeldOutScores.of(self.options, *rows)
+        return Score(found.metric, found.loss)
 
 
 def _plain(total: Any) -> Total:

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from fcl.drivers.cluster import passes
 from fcl.drivers.cluster.packed import Packed
 from fcl.drivers.cluster.rows import LEAST_BLOCKS, MOST_BLOCKS, shard_blocks
-from fcl.drivers.events import PassDone, Workers
 from fcl.errors import BudgetError
+from fcl.run.events import PassDone, Workers
 
 from .runs import bits, train
 

@@ -20,9 +20,9 @@ from fcl.cli.train import command as fcl_train
 from fcl.drivers.cluster import client as connections
 from fcl.drivers.cluster import connect, tasks
 from fcl.drivers.cluster.faults import Fault
-from fcl.drivers.events import PassDone
 from fcl.errors import BudgetError, ClusterLost, InputError
 from fcl.files.folder import CheckpointFolder
+from fcl.run.events import PassDone
 
 from .runs import bits, train
 

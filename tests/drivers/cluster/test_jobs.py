@@ -22,9 +22,8 @@ import fcl
 from fcl.cli.train import command
 from fcl.drivers.cluster import client as connections
 from fcl.drivers.cluster import jobs
-from fcl.drivers.events import Jobs
 from fcl.errors import BudgetError, ClusterLost, InputError
-from fcl.path.events import PointDone
+from fcl.run.events import Jobs, PointDone
 
 from .test_cluster_failures import arm
 

@@ -20,12 +20,12 @@ from jobs import letters
 
 import fcl
 from fcl.drivers import plan
-from fcl.drivers.events import Event, PassDone, Prepared, Started
 from fcl.drivers.processes import faults, shared, supervisor
 from fcl.drivers.processes.logic.protocol import Decided
 from fcl.drivers.processes.outer_loop import OuterLoopState
-from fcl.drivers.result import StopReason
 from fcl.files.folder import CheckpointFolder
+from fcl.run.events import Event, PassDone, Prepared, Started
+from fcl.run.reasons import StopReason
 from tests.same_optimum import same_optimum
 from tests.stops import After
 

@@ -169,7 +169,7 @@ class Published(LogicEvent):
     worth: whether the trainer estimates that a pass would pay off.
     last_word: whether the local problem is solved, so that no better point will come.
     decrease: of the objective, as the trainer expects.
-    models: as of :class:`fcl.drivers.events.PassDone`, since the last anchor.
+    models: as of :class:`fcl.run.events.PassDone`, since the last anchor.
     """
 
     version: int

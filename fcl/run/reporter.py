@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fcl.drivers.bar import Progress, on_event
-from fcl.drivers.events import Event
 from fcl.errors import StopTraining
+from fcl.run.bar import BarView, Progress, on_event
+from fcl.run.events import Event
+from fcl.run.reasons import StopReason
 
 Result = TypeVar("Result")
 
@@ -51,6 +52,11 @@ class Reporter:
         """Whether a callback asks for the end of the run."""
         return self._ends() or (self._asked and self._has_model)
 
+    def cause(self, reason: StopReason) -> StopReason:
+        """The reason of the end, which names ``progress`` if that asked for it."""
+        by_callback = self._asked and reason is StopReason.INTERRUPTED
+        return StopReason.CALLBACK if by_callback else reason
+
     def guarded(self, poll: Callable[[], bool] | None) -> Callable[[], bool]:
         """A function that calls ``poll``; it returns False after an exception, which ends the run."""
         return lambda: poll is not None and bool(self._call(poll))
@@ -65,7 +71,10 @@ class Reporter:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise a callback's exception in place of the KeyboardInterrupt of a run without a result."""
+        """Raise a callback's exception in place of the KeyboardInterrupt of a run without a result.
+
+        Closes a bar in any case.
+        """
         try:
             yield
         except KeyboardInterrupt:
@@ -74,6 +83,9 @@ class Reporter:
             if self._asked:
                 raise StopTraining("progress ended the run before there was a model") from None
             raise
+        finally:
+            if isinstance(self._tell, BarView):
+                self._tell.close()
 
     def _call(self, callback: Callable[..., Any], *args: Any) -> Any:
         if self.error is not None:
