@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels.bits import trailing_zeros
-from fcl.kernels.compilation import allocating, kernel, summing
+from fcl.kernels.compilation import kernel, summing
 from fcl.kernels.ordered import first_from
 
 BITS = 0
@@ -301,7 +301,7 @@ def _rows_of_lists(arena16, arena, shift, places, counts, which, first, out):
             row[i] = 1.0 if arena is None else arena[at + e]
 
 
-@allocating
+@kernel
 def add_sparse_gram(pieces, columns, b, q, numbers, values, gram):
     """Add sum_i q_i phi_ij phi_ik over block b, for all pairs of columns, to ``gram``.
 

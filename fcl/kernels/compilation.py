@@ -1,7 +1,7 @@
 """Decorators that declare kernels, and the folder that keeps their machine code.
 
-:func:`kernel` declares a kernel, and :func:`allocating` one that makes arrays; :func:`inlined` and
-:func:`summing` declare small functions that become part of the kernels that call them.
+:func:`kernel` declares a kernel; :func:`inlined` and :func:`summing` declare small functions that become
+part of the kernels that call them.
 """
 
 from __future__ import annotations
@@ -142,14 +142,7 @@ def kernel(function: F) -> F:
     Machine code is cached in :data:`cache_folder`, in a folder for each content of the files that it
     comes from, so that a new version of fcl compiles only what changed. Other numba settings of the
     program are not changed.
-
-    The kernel cannot make arrays, so that no code is compiled that counts references to them.
     """
-    return _compiled(function, _nrt=False)
-
-
-def allocating(function: F) -> F:
-    """Like :func:`kernel`, for kernels that make arrays."""
     return _compiled(function)
 
 
@@ -158,7 +151,7 @@ def inlined(function: F) -> F:
 
     Loops that call it can then compile to vector instructions. For small functions.
     """
-    return _compiled(function, _nrt=False, forceinline=True)
+    return _compiled(function, forceinline=True)
 
 
 def summing(function: F) -> F:
@@ -166,7 +159,7 @@ def summing(function: F) -> F:
 
     Another processor may round them differently: this is for numbers that no certificate depends on.
     """
-    return _compiled(function, _nrt=False, forceinline=True, fastmath={"reassoc"})
+    return _compiled(function, forceinline=True, fastmath={"reassoc"})
 
 
 def _compiled(function: F, **options: Any) -> F:

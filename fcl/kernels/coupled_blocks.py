@@ -6,7 +6,7 @@ slopes and one for the move.
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.coupled import LANES, add_dense, dense_values, fold, move, slope, whole_slope
 
 #: Rows whose products of a column and the weights are held while all outputs read them.
@@ -99,7 +99,7 @@ def _group_minimum(e, vectors, threshold, g, weights, rotated, new):
             new[a] = z
 
 
-@allocating
+@kernel
 def group_sweeps(hessian, curves, vectors, absolute, w, slope, most_sweeps, tolerance):
     """Minimise a quadratic and group norms over each group in turn, until no group violates by more.
 
@@ -186,7 +186,7 @@ def _block_move(model, t, z, u, v, b):
             b[c] -= z[k] * model.cross[t, k, c]
 
 
-@allocating
+@kernel
 def block_sweep(model, order, w, u, v, b, met, lanes):
     """One sweep for the group norm: minimise the model over all weights of each feature in turn.
 

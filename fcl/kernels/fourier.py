@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 
 #: float32: |error| <= 1.8e-7, including rounding; |value| <= 1 + 1.2e-7.
 SINE_32 = tuple(
@@ -155,7 +155,7 @@ def cosine_sums(turns, phases, quarter, sine, steps, step, r, out):
         i += 1
 
 
-@allocating
+@kernel
 def cosine_sums_of_several(turns, phases, quarter, sine, steps, step, r, rows, out):
     """Add sum_i r[k, i] phi_ij to out[k, j], with i over ``rows``; overwrites ``turns``.
 

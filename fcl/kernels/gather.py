@@ -6,7 +6,7 @@ import numpy as np
 
 from fcl.kernels.bits import trailing_zeros
 from fcl.kernels.columns import BITS, DENSE, FINE, STEPS, VALUES
-from fcl.kernels.compilation import allocating, inlined, kernel
+from fcl.kernels.compilation import inlined, kernel
 from fcl.kernels.sampling import SEGMENT_ROWS, rank
 
 
@@ -114,7 +114,7 @@ def _chosen_entries(pieces, j, full, sample, found, held, ends):
     return total
 
 
-@allocating
+@kernel
 def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathered, cross, curve):
     """Write the entries of the listed columns in a sample of the rows, column by column.
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 
 #: Number of rows whose codes are made at a time: the codes stay in the first-level cache.
 CHUNK = 2048
@@ -54,7 +54,7 @@ class WindowBuffers(NamedTuple):
     rows: np.ndarray
 
 
-@allocating
+@kernel
 def list_unknown(codes, unknown_start, unknown_rows):
     """Write the unknown letters of a block of rows, by position, to unknown_start and unknown_rows.
 
@@ -232,7 +232,7 @@ def take_unknown(block, k, d, r, inverse, buffers, table, n, items):
     return n
 
 
-@allocating
+@kernel
 def match_bits(block, k, d, cares, values, buffers, bits):
     """Write, for each pattern at position k, the bitmap of the rows of a block that match it.
 

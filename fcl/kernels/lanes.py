@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.patterns import FLAT_LETTERS, add_item_to_flat
 
 #: Number of outputs; four int64 are half a line of the cache, and one vector register.
@@ -224,7 +224,7 @@ def _select(sizes, bars, active, skipped):
     return chosen
 
 
-@allocating
+@kernel
 def scan_lanes(cells, d, items, stack, first_id, flats, wanted):
     """Do for each lane what :func:`fcl.kernels.patterns.scan_patterns` does with radix 4.
 

@@ -5,11 +5,11 @@ The module :mod:`fcl.kernels.kmers` defines windows, codes and patterns.
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.kmers import CHUNK, code_of_row, unknown_windows, window_codes
 
 
-@allocating
+@kernel
 def choose_tables(positions, longer, totals, most, costs, extra, stops, letters):
     """Choose the tables that neighbouring positions share, so that a row takes the least time.
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.online import (
     DIVERGED,
     DONE,
@@ -64,7 +64,7 @@ def fill(keys, table, features, rows):
             table[at, c] = rows[k, c]
 
 
-@allocating
+@kernel
 def settle_nonzero(rule, factors, keys, table, state, out):
     """Write the weights of all entries, with all truncations so far, to ``out``; 0 for free ones."""
     stamp = np.empty(1, table.dtype)
@@ -78,7 +78,7 @@ def settle_nonzero(rule, factors, keys, table, state, out):
             out[at] = brought_up(w, due, keys[at], rule, factors) / state[GROWTH]
 
 
-@allocating
+@kernel
 def learn_nonzero(
     indptr, ids, values, y, s, margins, loss, rule, factors, places, most, keys, table, state
 ):

@@ -20,7 +20,7 @@ import numpy as np
 
 from fcl.kernels.bags import LETTER_ROWS, reverse_complement, unpack_letters
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.ordered import first_from
 
 #: The lowest bit of an occurrence's row; the bits below hold the nine letters behind the first letter.
@@ -200,7 +200,7 @@ def _split(occurrences, node, q, alive, cursors):
         cursors[bits] = at + (1 if bits else 0)
 
 
-@allocating
+@kernel
 def search(occurrences, d, both, r, low, high, nodes, sums, level, work, wanted):
     """Visit the patterns of a part of the tree that can exceed a threshold, depth first.
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.losses import (
     HINGE,
     LOGISTIC,
@@ -195,7 +195,7 @@ def end_row(rule, scale, s, state):
     return state[SHRINK] > state[LIMIT] or state[GROWTH] > MOST_GROWTH
 
 
-@allocating
+@kernel
 def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, table, state):
     """Learn rows by truncated gradient (Langford, Li and Zhang 2008), writing margins, table and state.
 
@@ -274,7 +274,7 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
     return y.shape[0], DONE
 
 
-@allocating
+@kernel
 def settle_truncated(rule, factors, table, state, first, last, out):
     """Write the weights of the features first to last - 1 to ``out``, with all truncations so far."""
     adaptive = table.shape[1] == 3 and not rule.rounding

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.kmers import five_code
 
 #: Number of letters that are expanded together at the bottom of the tree: 4^2 cells to 5^2 patterns.
@@ -193,7 +193,7 @@ def five_letter_table(table, d, items, out):
         out[five_code(np.int64(items.code[e]), np.int64(items.mask[e]), d, d)] += items.value[e]
 
 
-@allocating
+@kernel
 def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
     """Visit those patterns of one position, out of 4 * 5^(d-1), whose sums can exceed a threshold.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.ordered import first_from
 
 
@@ -189,7 +189,7 @@ def count_rows(block, row_start):
         row_start[i + 1] += row_start[i]
 
 
-@allocating
+@kernel
 def write_rows(block, out):
     """Write the nonzero entries to ``out``, a :class:`ByRows`; :func:`count_rows` wrote its ``start``."""
     matrix, columns, start, rows, values = block

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels.bits import population, splitmix
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 
 #: Maximum rows of a segment.
 SEGMENT_ROWS = 1 << 16
@@ -108,7 +108,7 @@ def _weight(kind, tau):
     return doubled if kind % 2 == 1 else ROOT * doubled
 
 
-@allocating
+@kernel
 def choose_rows(q, tau, seed, block_rows, wanted, before, inside, codes, firsts, shared, weights):
     """Sample the rows, row i with probability min(1, q_i / tau); returns their number, and the segments'.
 

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.elementary import exp_of_negative
 from fcl.kernels.losses import add
 
@@ -202,7 +202,7 @@ def line_sums(y, s, m, dm, beta, shift, start, stop, work, out):
     out[2] = curve
 
 
-@allocating
+@kernel
 def close_rows(y, r, step, start, stop):
     """Truncate residuals of other classes to a grid; write minus their sum to each row's own class.
 

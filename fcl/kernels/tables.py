@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.fourier import philox
 from fcl.kernels.losses import loss_slope_curvature
 from fcl.kernels.online import (
@@ -130,7 +130,7 @@ def shrunk(v, soft, ridge):
     return (v - math.copysign(soft, v)) / (1.0 + ridge)
 
 
-@allocating
+@kernel
 def learn_table(
     indptr,
     ids,
@@ -242,7 +242,7 @@ def owed(j, now, rule, grid, factors, weights, stamps):
     return brought_up(weights[j] * grid.step, now - np.float64(stamps[j]), j, rule, factors)
 
 
-@allocating
+@kernel
 def learn_truncated_grid(
     indptr, ids, values, y, s, margins, loss, rule, grid, factors, kept, weights, stamps, state
 ):
@@ -286,7 +286,7 @@ def learn_truncated_grid(
     return y.shape[0], DONE
 
 
-@allocating
+@kernel
 def settle_truncated_grid(rule, grid, factors, weights, stamps, state, first, last, out):
     """Write the weights of the features first to last - 1, with all truncations so far, to ``out``."""
     stamp = np.empty(1, stamps.dtype)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcl.kernels import ball
-from fcl.kernels.compilation import allocating, kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.losses import loss_slope_curvature, loss_value
 
 #: Places of ``state``: rows taken; the intercept; the shift of all keys; the root of the tree, or the
@@ -286,7 +286,7 @@ def total_of(up, down, state):
     state[TOTAL] = up.sum() + down.sum()
 
 
-@allocating
+@kernel
 def descend_eg(
     indptr,
     ids,
