@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -256,12 +257,44 @@ class Store:
                 limit, into = self._limit(made.n_rows), (pieces.arena16, pieces.arena64, at)
                 stored = encoding.store_bits(made.bits[t], made.n_rows, limit, *into)
             elif isinstance(made, StepColumns):
-                stored = encoding.store_steps(made.steps[t], made.step, pieces, at)
+                stored = self._store_values(made.steps[t], made.step, made.step, at)
             else:
-                stored = encoding.store_values(None, made.values[t], made.n_rows, pieces, at)
+                stored = self._store_values(made.values[t], 1.0, None, at)
             self._kinds[slot, b], self._counts[slot, b], size = stored
             self._offsets[slot, b] = used[i]
             used[i] += size
+
+    def _store_values(
+        self, values: npt.NDArray[Any], unit: float, step: float | None, at: int
+    ) -> tuple[int, int, int]:
+        """Write a piece of ``unit`` times the values of all rows to the arena at byte ``at``.
+
+        Returns its encoding, count and bytes.
+
+        step : all products are multiples of it from -127 to 127 times; 0 for none, None if unknown.
+        """
+        pieces, n = self.pieces, len(values)
+        fine = values.dtype == np.float64 and (values.astype(np.float32) != values).any()
+        if step is None:
+            step = 0.0 if fine else encoding.common_step(values)
+        filled = int(np.count_nonzero(values))
+        kind, size = encoding.valued_bytes(n, filled, step)
+        if fine:
+            kind, size = columns.FINE, encoding.fine_bytes(filled)
+        if kind == columns.STEPS:
+            pieces.arena32[at // 4 : at // 4 + 2] = step, 0.0
+            pieces.arena8[at + 8 : at + 8 + n] = np.rint(unit / step * values.astype(np.float64))
+            return kind, n, size
+        if kind == columns.DENSE:
+            exact = values if unit == 1.0 else unit * values.astype(np.float64)
+            pieces.arena32[at // 4 : at // 4 + n] = exact
+            return kind, n, size
+        rows = np.flatnonzero(values)
+        pieces.arena16[at // 2 : at // 2 + filled] = rows
+        arena = pieces.fine if fine else pieces.arena32
+        first = (at + 8 * -(-filled // 4)) // arena.itemsize
+        arena[first : first + filled] = unit * values[rows].astype(np.float64)
+        return kind, filled, size
 
     def move(self, slot: int, into: int) -> None:
         """Move a column to byte ``into``; the directory is updated after the copy is complete.

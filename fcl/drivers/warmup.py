@@ -218,7 +218,9 @@ def _cache() -> None:
     steps = StepColumns(np.ones((1, 64), np.int8), 64, 0.5)
     cache.admit(cache.measure(np.arange(3, 4), [steps, steps]), 0)
     one = np.ones(1)
-    kernels.losses.raise_curvatures((0, 0.0, 0.0), one, one, one, 0.0, 0.5, np.ones(1))
+    kernels.losses.raise_curvatures(
+        find_loss("logistic").kernel, one, one, one, 0.0, 0.5, np.ones(1)
+    )
     kernels.losses.ray_sums(one, one, one, one, (0.0, 1.0, 1.0), np.empty(2))
     kernels.descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
     kernels.sampling.choose_by(np.ones(1), 1, np.empty(1, np.bool_))

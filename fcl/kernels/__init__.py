@@ -2,11 +2,14 @@
 
 A kernel does no I/O and no logging, and uses no classes of fcl except the named tuples of this folder,
 which are defined here because compiled code refers to their fields by position. Each kernel is declared
-by a decorator of :mod:`fcl.kernels.compilation`. So that each kernel is compiled only once, arrays are
-C-contiguous and writeable, except blocks of sparse rows, which are read-only; margins, residuals and
-gradients are float64, ids and offsets int64. The caller provides the buffers, and the first line of a
-docstring says which buffers the kernel writes. A call should take at most about 100 ms (loops are split
-by row blocks), because signal handlers of the main thread wait for the call to return.
+by a decorator of :mod:`fcl.kernels.compilation`. Functions without a decorator choose kernels by the
+data, so that a job compiles only those that it needs.
+
+So that each kernel is compiled only once, arrays are C-contiguous and writeable, except blocks of sparse
+rows, which are read-only; margins, residuals and gradients are float64, ids and offsets int64. The caller
+provides the buffers, and the first line of a docstring says which buffers the kernel writes. A call
+should take at most about 100 ms (loops are split by row blocks), because signal handlers of the main
+thread wait for the call to return.
 
 Importing this package does not import numba. Its modules are loaded on first use (PEP 562), so that a
 module that runs kernels imports this package at its top and writes ``kernels.columns.add(...)``.

@@ -23,12 +23,13 @@ Sums over many columns are made block by block: the vectors of one block (512 Ki
 second-level cache while all columns read them.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from fcl.kernels.bits import trailing_zeros
-from fcl.kernels.compilation import inlined, kernel, summing
+from fcl.kernels.compilation import kernel, summing
 from fcl.kernels.ordered import first_from
 
 BITS = 0
@@ -55,24 +56,122 @@ class Pieces(NamedTuple):
     n_rows: int
 
 
-@inlined
-def _listed_moments(rows, values, rq):
-    """The moments of a list of rows and values."""
-    # two sums of each, since an addition waits for the last one to the same sum
-    g0 = g1 = h0 = h1 = 0.0
-    n = rows.shape[0]
-    for e in range(0, n - 1, 2):
-        i, x = rows[e], np.float64(values[e])
-        k, z = rows[e + 1], np.float64(values[e + 1])
-        g0 += rq[i, 0] * x
-        h0 += rq[i, 1] * (x * x)
-        g1 += rq[k, 0] * z
-        h1 += rq[k, 1] * (z * z)
-    if n & 1:
-        i, x = rows[n - 1], np.float64(values[n - 1])
-        g0 += rq[i, 0] * x
-        h0 += rq[i, 1] * (x * x)
-    return g0 + g1, h0 + h1
+def block_moments(pieces, columns, b, r, q, g, h):
+    """Write the sums of r_i phi_ij and q_i phi_ij^2 over block b, for the listed columns, to g and h.
+
+    A job compiles only the kernels of the encodings that its columns have.
+
+    r, q : float64 (n_rows,), for all blocks.
+    """
+    first = b * pieces.block_rows
+    # a sample has fewer rows than the cache has room for
+    r, q = (own[first : first + pieces.block_rows] for own in (r, q))
+    kinds, places, counts = _pieces_of(pieces, columns, b)
+    rq = None
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        which = np.flatnonzero(kinds == kind)
+        if kind < DENSE and rq is None:
+            rq = np.empty((len(r), 2))
+            _put_beside(r, q, rq)
+        if kind == BITS:
+            _moments_of_bits(pieces.arena64, places, which, rq, g, h)
+        elif kind == ROWS:
+            _moments_of_rows(pieces.arena16, places, counts, which, rq, g, h)
+        elif kind < DENSE:
+            values, shift = (pieces.arena32, 2) if kind == VALUES else (pieces.fine, 3)
+            _moments_of_lists(pieces.arena16, values, shift, places, counts, which, rq, g, h)
+        elif kind == DENSE:
+            _moments_of_all(pieces.arena32, places >> 2, counts, which, r, q, g, h)
+        else:
+            _moments_of_all(pieces.arena8, places + 8, counts, which, r, q, g, h)
+            step = pieces.arena32[places[which] >> 2].astype(np.float64)
+            g[which] *= step
+            h[which] *= step * step
+
+
+def _pieces_of(pieces, columns, b):
+    """Encodings, first bytes and counts of block b of the listed columns."""
+    places = pieces.first[columns] + pieces.offsets[columns, b]
+    return pieces.kinds[columns, b], places, pieces.counts[columns, b].astype(np.int64)
+
+
+@kernel
+def _put_beside(r, q, rq):
+    """Write each r_i beside its q_i, so that one line of memory has both."""
+    for i in range(rq.shape[0]):
+        rq[i, 0] = r[i]
+        rq[i, 1] = q[i]
+
+
+@kernel
+def _moments_of_bits(arena64, places, which, rq, g, h):
+    """The moments of bitmaps."""
+    n_words = (rq.shape[0] + 63) >> 6
+    for e in range(which.shape[0]):
+        t = which[e]
+        words = arena64[places[t] >> 3 : (places[t] >> 3) + n_words]
+        total = squares = 0.0
+        for w in range(n_words):
+            word = words[w]
+            while word != 0:
+                i = 64 * w + np.int64(trailing_zeros(word))
+                total += rq[i, 0]
+                squares += rq[i, 1]
+                word &= word - np.uint64(1)
+        g[t], h[t] = total, squares
+
+
+@kernel
+def _moments_of_rows(arena16, places, counts, which, rq, g, h):
+    """The moments of lists of rows."""
+    for c in range(which.shape[0]):
+        t = which[c]
+        n = counts[t]
+        rows = arena16[places[t] >> 1 : (places[t] >> 1) + n]
+        # two sums of each, since an addition waits for the last one to the same sum
+        g0 = g1 = h0 = h1 = 0.0
+        for e in range(0, n - 1, 2):
+            i, k = rows[e], rows[e + 1]
+            g0 += rq[i, 0]
+            h0 += rq[i, 1]
+            g1 += rq[k, 0]
+            h1 += rq[k, 1]
+        if n & 1:
+            g0 += rq[rows[n - 1], 0]
+            h0 += rq[rows[n - 1], 1]
+        g[t], h[t] = g0 + g1, h0 + h1
+
+
+@kernel
+def _moments_of_lists(arena16, arena, shift, places, counts, which, rq, g, h):
+    """The moments of lists of rows and values, float32 or float64, of 1 << shift bytes."""
+    for c in range(which.shape[0]):
+        t = which[c]
+        n = counts[t]
+        rows = arena16[places[t] >> 1 : (places[t] >> 1) + n]
+        at = (places[t] + ((2 * n + 7) & ~7)) >> shift
+        values = arena[at : at + n]
+        g0 = g1 = h0 = h1 = 0.0
+        for e in range(0, n - 1, 2):
+            i, x = rows[e], np.float64(values[e])
+            k, z = rows[e + 1], np.float64(values[e + 1])
+            g0 += rq[i, 0] * x
+            h0 += rq[i, 1] * (x * x)
+            g1 += rq[k, 0] * z
+            h1 += rq[k, 1] * (z * z)
+        if n & 1:
+            i, x = rows[n - 1], np.float64(values[n - 1])
+            g0 += rq[i, 0] * x
+            h0 += rq[i, 1] * (x * x)
+        g[t], h[t] = g0 + g1, h0 + h1
+
+
+@kernel
+def _moments_of_all(arena, starts, counts, which, r, q, g, h):
+    """The moments of values of all rows, float32 or int8."""
+    for e in range(which.shape[0]):
+        t = which[e]
+        g[t], h[t] = _dense_moments(arena[starts[t] : starts[t] + counts[t]], r, q)
 
 
 @summing
@@ -86,168 +185,120 @@ def _dense_moments(values, r, q):
     return g, h
 
 
-@kernel
-def piece_moments(pieces, j, b, r, q, rq):
-    """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows of block b.
-
-    r, q : float64, of the rows of the block.
-    rq : float64 (rows of the block, 2), each r_i beside its q_i, so that one line of memory has both.
-    """
-    offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
-    n = np.int64(pieces.counts[j, b])
-    kind = pieces.kinds[j, b]
-    g = 0.0
-    h = 0.0
-    if kind == BITS:
-        n_words = (rq.shape[0] + 63) >> 6
-        words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
-        for w in range(n_words):
-            word = words[w]
-            while word != 0:
-                i = 64 * w + np.int64(trailing_zeros(word))
-                g += rq[i, 0]
-                h += rq[i, 1]
-                word &= word - np.uint64(1)
-    elif kind == ROWS:
-        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-        g0 = g1 = h0 = h1 = 0.0
-        e = 0
-        while e + 2 <= n:
-            i = rows[e]
-            k = rows[e + 1]
-            g0 += rq[i, 0]
-            h0 += rq[i, 1]
-            g1 += rq[k, 0]
-            h1 += rq[k, 1]
-            e += 2
-        while e < n:
-            g0 += rq[rows[e], 0]
-            h0 += rq[rows[e], 1]
-            e += 1
-        g = g0 + g1
-        h = h0 + h1
-    elif kind == VALUES:
-        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-        at = (offset + ((2 * n + 7) & ~7)) >> 2
-        g, h = _listed_moments(rows, pieces.arena32[at : at + n], rq)
-    elif kind == FINE:
-        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-        at = (offset + ((2 * n + 7) & ~7)) >> 3
-        g, h = _listed_moments(rows, pieces.fine[at : at + n], rq)
-    elif kind == STEPS:
-        step = np.float64(pieces.arena32[offset >> 2])
-        g, h = _dense_moments(pieces.arena8[offset + 8 : offset + 8 + n], r, q)
-        g *= step
-        h *= step * step
-    else:
-        g, h = _dense_moments(pieces.arena32[offset >> 2 : (offset >> 2) + n], r, q)
-    return g, h
-
-
-@kernel
-def add_piece(pieces, j, b, delta, m):
-    """Add ``delta`` times block b of column j to the margins of that block, in place."""
-    offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
-    n = np.int64(pieces.counts[j, b])
-    kind = pieces.kinds[j, b]
-    if kind == BITS:
-        n_words = (m.shape[0] + 63) >> 6
-        words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
-        for w in range(n_words):
-            word = words[w]
-            while word != 0:
-                m[64 * w + np.int64(trailing_zeros(word))] += delta
-                word &= word - np.uint64(1)
-    elif kind == ROWS:
-        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-        for e in range(n):
-            m[rows[e]] += delta
-    elif kind == VALUES:
-        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-        at = (offset + ((2 * n + 7) & ~7)) >> 2
-        values = pieces.arena32[at : at + n]
-        for e in range(n):
-            m[rows[e]] += delta * np.float64(values[e])
-    elif kind == FINE:
-        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-        at = (offset + ((2 * n + 7) & ~7)) >> 3
-        for e in range(n):
-            m[rows[e]] += delta * pieces.fine[at + e]
-    elif kind == STEPS:
-        step = np.float64(pieces.arena32[offset >> 2])
-        steps = pieces.arena8[offset + 8 : offset + 8 + n]
-        for e in range(n):
-            m[e] += delta * (step * np.float64(steps[e]))
-    else:
-        values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
-        for e in range(n):
-            m[e] += delta * np.float64(values[e])
-
-
-@kernel
-def block_moments(pieces, columns, b, r, q, g, h):
-    """Write the moments (:func:`piece_moments`) of the listed columns on block b to ``g`` and ``h``.
-
-    r, q : float64 (n_rows,), for all blocks.
-    """
-    first = b * pieces.block_rows
-    # a sample has fewer rows than the cache has room for
-    stop = max(first, min(first + pieces.block_rows, r.shape[0]))
-    r, q = r[first:stop], q[first:stop]
-    rq = np.empty((stop - first, 2))
-    for i in range(rq.shape[0]):  # an assignment of slices takes seconds to compile
-        rq[i, 0] = r[i]
-        rq[i, 1] = q[i]
-    for t in range(columns.shape[0]):
-        g[t], h[t] = piece_moments(pieces, columns[t], b, r, q, rq)
-
-
-@kernel
 def add_block(pieces, columns, deltas, b, m):
     """Add ``deltas[t]`` times column ``columns[t]``, for all t, to the margins m of block b, in place."""
     first = b * pieces.block_rows
     part = m[first : min(first + pieces.block_rows, pieces.n_rows)]
-    for t in range(columns.shape[0]):
-        if deltas[t] != 0.0:
-            add_piece(pieces, columns[t], b, deltas[t], part)
+    kinds, places, counts = _pieces_of(pieces, columns, b)
+    valued = kinds >= VALUES
+    cuts = [0, *(np.flatnonzero(valued[1:] != valued[:-1]) + 1).tolist(), len(columns)]
+    for start, stop in pairwise(cuts):  # in their order, since it is the order of the sums
+        run = slice(start, stop)
+        own = kinds[run], places[run], counts[run], deltas[run], part
+        if valued[start]:
+            arenas = pieces.arena16, pieces.arena32, pieces.arena8, pieces.fine
+            _add_values(*arenas, *own)
+        else:
+            _add_ones(pieces.arena16, pieces.arena64, *own)
 
 
 @kernel
+def _add_ones(arena16, arena64, kinds, places, counts, deltas, m):
+    """Add multiples of columns of ones to margins, in place."""
+    for t in range(kinds.shape[0]):
+        delta = deltas[t]
+        if kinds[t] == BITS:
+            n_words = (m.shape[0] + 63) >> 6
+            words = arena64[places[t] >> 3 : (places[t] >> 3) + n_words]
+            for w in range(n_words):
+                word = words[w]
+                while word != 0:
+                    m[64 * w + np.int64(trailing_zeros(word))] += delta
+                    word &= word - np.uint64(1)
+        else:
+            rows = arena16[places[t] >> 1 : (places[t] >> 1) + counts[t]]
+            for e in range(rows.shape[0]):
+                m[rows[e]] += delta
+
+
+@kernel
+def _add_values(arena16, arena32, arena8, fine, kinds, places, counts, deltas, m):
+    """Add multiples of columns of values to margins, in place."""
+    for t in range(kinds.shape[0]):
+        delta, n, first = deltas[t], counts[t], places[t]
+        if kinds[t] == DENSE:
+            values = arena32[first >> 2 : (first >> 2) + n]
+            for e in range(n):
+                m[e] += delta * np.float64(values[e])
+        elif kinds[t] == STEPS:
+            step = np.float64(arena32[first >> 2])
+            steps = arena8[first + 8 : first + 8 + n]
+            for e in range(n):
+                m[e] += delta * (step * np.float64(steps[e]))
+        else:
+            rows = arena16[first >> 1 : (first >> 1) + n]
+            at = first + ((2 * n + 7) & ~7)
+            if kinds[t] == VALUES:
+                values = arena32[at >> 2 : (at >> 2) + n]
+                for e in range(n):
+                    m[rows[e]] += delta * np.float64(values[e])
+            else:
+                exact = fine[at >> 3 : (at >> 3) + n]
+                for e in range(n):
+                    m[rows[e]] += delta * exact[e]
+
+
 def dense_rows(pieces, columns, b, first, out):
     """Write some rows of the listed columns: out[t, i] is row ``first + i`` of block b, column t.
 
     first : a multiple of 64.
     out : float64 (len(columns), rows), overwritten.
     """
-    out[:] = 0.0
-    last = first + out.shape[1]
-    for t in range(columns.shape[0]):
-        j = columns[t]
-        offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
-        n = np.int64(pieces.counts[j, b])
-        kind = pieces.kinds[j, b]
-        if kind == BITS:
-            for i in range(first, last):
-                word = pieces.arena64[(offset >> 3) + (i >> 6)]
-                out[t, i - first] = np.float64((word >> np.uint64(i & 63)) & np.uint64(1))
-        elif kind == DENSE:
-            for i in range(first, last):
-                out[t, i - first] = pieces.arena32[(offset >> 2) + i]
-        elif kind == STEPS:
-            step = np.float64(pieces.arena32[offset >> 2])
-            for i in range(first, last):
-                out[t, i - first] = step * np.float64(pieces.arena8[offset + 8 + i])
-        else:
-            rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
-            at = (offset + ((2 * n + 7) & ~7)) >> 2
-            for e in range(first_from(rows, first), n):
-                i = np.int64(rows[e])
-                if i >= last:
-                    break
-                if kind == FINE:
-                    out[t, i - first] = pieces.fine[(at >> 1) + e]
+    kinds, places, counts = _pieces_of(pieces, columns, b)
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        which = np.flatnonzero(kinds == kind)
+        if kind >= DENSE:
+            for t in which.tolist():
+                at, last = int(places[t]), first + out.shape[1]
+                if kind == DENSE:
+                    out[t] = pieces.arena32[(at >> 2) + first : (at >> 2) + last]
                 else:
-                    out[t, i - first] = pieces.arena32[at + e] if kind == VALUES else 1.0
+                    out[t] = pieces.arena8[at + 8 + first : at + 8 + last]
+                    out[t] *= np.float64(pieces.arena32[at >> 2])
+        elif kind == BITS:
+            _rows_of_bits(pieces.arena64, places, which, first, out)
+        else:
+            values = {ROWS: (None, 0), VALUES: (pieces.arena32, 2), FINE: (pieces.fine, 3)}[kind]
+            _rows_of_lists(pieces.arena16, *values, places, counts, which, first, out)
+
+
+@kernel
+def _rows_of_bits(arena64, places, which, first, out):
+    """Some rows of bitmaps; see :func:`dense_rows`."""
+    for e in range(which.shape[0]):
+        row = out[which[e]]
+        words = arena64[places[which[e]] >> 3 :]
+        for i in range(row.shape[0]):
+            word = words[(first + i) >> 6]
+            row[i] = np.float64((word >> np.uint64((first + i) & 63)) & np.uint64(1))
+
+
+@kernel
+def _rows_of_lists(arena16, arena, shift, places, counts, which, first, out):
+    """Some rows of lists of rows, and values if ``arena`` is not None; see :func:`dense_rows`."""
+    for c in range(which.shape[0]):
+        t = which[c]
+        row = out[t]
+        for i in range(row.shape[0]):
+            row[i] = 0.0
+        n = counts[t]
+        rows = arena16[places[t] >> 1 : (places[t] >> 1) + n]
+        at = (places[t] + ((2 * n + 7) & ~7)) >> shift
+        for e in range(first_from(rows, first), n):
+            i = np.int64(rows[e]) - first
+            if i >= row.shape[0]:
+                break
+            row[i] = 1.0 if arena is None else arena[at + e]
 
 
 @kernel

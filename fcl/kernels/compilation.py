@@ -43,6 +43,9 @@ _IMPORT = re.compile(rb"^from fcl\.kernels(?:\.(\w+))? import (\([^)]*\)|.*)", r
 #: Seconds of compiling whose end is worth a line.
 SAID_FROM = 0.5
 
+#: Options of functions that numba compiles as parts of kernels.
+WITHIN_KERNELS = {"error_model": "numpy", "forceinline": True, "_nrt": False}
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -71,16 +71,16 @@ def store_bits(words, n_rows, limit, arena16, arena64, offset):
     It takes two arrays, because the microseconds of passing all pieces count.
     """
     n_words = (n_rows + 63) >> 6
-    total = 0
+    total = np.int64(0)
     for w in range(n_words):
-        total += population(words[w])
+        total += np.int64(population(words[w]))
     if total > limit:
         at = offset >> 3
         for w in range(n_words):
             arena64[at + w] = words[w]
-        return BITS, np.int64(total), 8 * n_words
+        return BITS, total, 8 * n_words
     bits_to_rows(words, n_words, total, arena16[offset >> 1 :])
-    return ROWS, np.int64(total), (2 * np.int64(total) + 7) & ~7
+    return ROWS, total, (2 * total + 7) & ~7
 
 
 @kernel
@@ -173,7 +173,7 @@ def _measure(rows, values, coarse, rest, n_rows, block, c, into):
     """Update the count, size and hash of column c; rows : of the values, None for values of all rows."""
     counts, sizes, hashes = into
     state = hashes[c]
-    total = 0
+    total = np.int64(0)  # not 0, for whose type numba would compile callees as well
     fine = False
     for e in range(values.shape[0]):
         if rows is not None or values[e] != 0.0:
@@ -204,7 +204,7 @@ def measure_steps(steps, step, bits, block, counts, sizes, hashes):
     n_rows = steps.shape[1]
     for c in range(counts.shape[0]):
         state = hashes[c]
-        total = 0
+        total = np.int64(0)
         for i in range(n_rows):
             k = np.int64(steps[c, i])
             if k != 0:
@@ -227,27 +227,8 @@ def valued_bytes(n_rows, count, step):
 
 
 @kernel
-def store_values(rows, values, n_rows, pieces, offset):
-    """Write one piece of values to the arena; returns (encoding, count, bytes).
-
-    rows : uint16, the rows of ``values``, which are not 0; None for values of all rows.
-    """
-    fine = False
-    for i in range(values.shape[0]):
-        if np.float64(np.float32(values[i])) != values[i]:
-            fine = True
-            break
-    if not fine:
-        return _store_multiples(rows, values, 1.0, common_step(values), n_rows, pieces, offset)
-    total = _count(rows, values)
-    at = (offset + ((2 * total + 7) & ~7)) >> 3
-    _store_entries(rows, values, 1.0, pieces.arena16[offset >> 1 :], pieces.fine[at:])
-    return FINE, total, fine_bytes(total)
-
-
-@kernel
 def store_lists(start, rows, values, n_rows, which, b, slots, starts, used, pieces):
-    """Store block b of some columns by :func:`store_values`, and enter it in the directory.
+    """Store block b of some columns, and enter it in the directory.
 
     start, rows, values : lists of nonzeros, column t at ``start[t] : start[t + 1]``.
     which : int64 (k,), the columns among them; slots, starts : int64 (k,), their slots and first bytes.
@@ -256,7 +237,7 @@ def store_lists(start, rows, values, n_rows, which, b, slots, starts, used, piec
     for i in range(which.shape[0]):
         entries = slice(start[which[i]], start[which[i] + 1])
         at = starts[i] + used[i]
-        kind, count, size = store_values(rows[entries], values[entries], n_rows, pieces, at)
+        kind, count, size = _store_list(rows[entries], values[entries], n_rows, pieces, at)
         pieces.kinds[slots[i], b] = kind
         pieces.counts[slots[i], b] = count
         pieces.offsets[slots[i], b] = used[i]
@@ -264,57 +245,39 @@ def store_lists(start, rows, values, n_rows, which, b, slots, starts, used, piec
 
 
 @kernel
-def store_steps(steps, step, pieces, offset):
-    """Like :func:`store_values` for multiples of a step, int8 (n_rows,)."""
-    return _store_multiples(None, steps, step, step, steps.shape[0], pieces, offset)
-
-
-@kernel
-def _store_multiples(rows, values, unit, step, n_rows, pieces, offset):
-    """Write a piece of ``unit`` times the values; unless ``step`` is 0, these are multiples of it."""
-    total = _count(rows, values)
-    kind, size = valued_bytes(n_rows, total, step)
-    if kind == STEPS:
+def _store_list(rows, values, n_rows, pieces, offset):
+    """Write one piece of values at some rows to the arena; returns (encoding, count, bytes)."""
+    count = values.shape[0]
+    at = offset + ((2 * count + 7) & ~7)
+    fine = False
+    for e in range(count):
+        fine |= np.float64(np.float32(values[e])) != values[e]
+    step = 0.0 if fine else common_step(values)
+    kind, size = valued_bytes(n_rows, count, step)
+    if fine:
+        kind, size = FINE, fine_bytes(count)
+        for e in range(count):
+            pieces.fine[(at >> 3) + e] = values[e]
+    elif kind == STEPS:
         pieces.arena32[offset >> 2] = step
         pieces.arena32[(offset >> 2) + 1] = 0.0
-        out, ratio = pieces.arena8[offset + 8 : offset + 8 + n_rows], unit / step
-        if rows is not None:
-            out[:] = 0
-        for e in range(values.shape[0]):
-            out[e if rows is None else rows[e]] = np.int8(np.rint(ratio * values[e]))
-        return STEPS, np.int64(n_rows), size
-    if kind == DENSE:
+        out, ratio = pieces.arena8[offset + 8 : offset + 8 + n_rows], 1.0 / step
+        out[:] = 0
+        for e in range(count):
+            out[rows[e]] = np.int8(np.rint(ratio * values[e]))
+        return kind, n_rows, size
+    elif kind == DENSE:
         dense = pieces.arena32[offset >> 2 : (offset >> 2) + n_rows]
-        if rows is not None:
-            dense[:] = 0.0
-        for e in range(values.shape[0]):
-            dense[e if rows is None else rows[e]] = unit * values[e]
-        return DENSE, np.int64(n_rows), size
-    at = (offset + ((2 * total + 7) & ~7)) >> 2
-    _store_entries(rows, values, unit, pieces.arena16[offset >> 1 :], pieces.arena32[at:])
-    return VALUES, total, size
-
-
-@kernel
-def _count(rows, values):
-    """The number of values that are not 0."""
-    if rows is not None:
-        return np.int64(values.shape[0])
-    total = np.int64(0)
-    for i in range(values.shape[0]):
-        total += values[i] != 0
-    return total
-
-
-@kernel
-def _store_entries(rows, values, unit, into, entries):
-    """Write the rows of the values that are not 0, and ``unit`` times these values."""
-    e = 0
-    for i in range(values.shape[0]):
-        if rows is not None or values[i] != 0:
-            into[e] = i if rows is None else rows[i]
-            entries[e] = unit * values[i]
-            e += 1
+        dense[:] = 0.0
+        for e in range(count):
+            dense[rows[e]] = values[e]
+        return kind, n_rows, size
+    else:
+        for e in range(count):
+            pieces.arena32[(at >> 2) + e] = values[e]
+    for e in range(count):
+        pieces.arena16[(offset >> 1) + e] = rows[e]
+    return kind, count, size
 
 
 @kernel

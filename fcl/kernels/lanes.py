@@ -306,13 +306,13 @@ def scan_lanes(cells, d, items, stack, first_id, flats, wanted):
         _largest(flat, leaves, sizes)
         here = _select(sizes, bars, here, skipped)
         if here & 1:
-            bars[0] = _collect(flat, 0, leaves, base, skipped, wanted.a)
+            bars[0] = _collect(flat, np.int64(0), leaves, base, skipped, wanted.a)
         if here & 2:
-            bars[1] = _collect(flat, 1, leaves, base, skipped, wanted.b)
+            bars[1] = _collect(flat, np.int64(1), leaves, base, skipped, wanted.b)
         if here & 4:
-            bars[2] = _collect(flat, 2, leaves, base, skipped, wanted.c)
+            bars[2] = _collect(flat, np.int64(2), leaves, base, skipped, wanted.c)
         if here & 8:
-            bars[3] = _collect(flat, 3, leaves, base, skipped, wanted.d)
+            bars[3] = _collect(flat, np.int64(3), leaves, base, skipped, wanted.d)
     _finish(wanted.a, skipped[0], visited[0])
     _finish(wanted.b, skipped[1], visited[1])
     _finish(wanted.c, skipped[2], visited[2])

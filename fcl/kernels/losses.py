@@ -1,19 +1,28 @@
 """Losses of a single margin, and sums over rows.
 
 A loss is given as the triple ``Loss.kernel``: its code and two options (0.0 for an option that it
-lacks). The four functions of one row (value, slope and curvature, majorant, conjugate) have a branch for
-each code; the sums are common to all losses. The formulas are in ``fcl.objective.losses``. No function
-overflows for a finite margin.
+lacks). Each loss has four functions of one row (value, slope and curvature, majorant, conjugate); the
+sums are common to all losses. The formulas are in ``fcl.objective.losses``. No function overflows for a
+finite margin.
+
+The triple of each loss is a named tuple of its own class (:data:`TRIPLES`). Numba therefore compiles the
+sums for each loss separately, with the functions of this loss alone, and a job compiles only what its
+loss needs. Online learners take longer to compile than their losses: they get a plain tuple, and are
+compiled once, with the functions of all losses.
 
 Sums go over tiles of rows: first the numbers of a tile, then their sums, one after another. So the loops
 that make the numbers compile to vector instructions; a compensated sum does not.
 """
 
 import math
+from collections import namedtuple
+from functools import wraps
 
+import numba
 import numpy as np
+from numba.extending import overload
 
-from fcl.kernels.compilation import inlined, kernel
+from fcl.kernels.compilation import WITHIN_KERNELS, inlined, kernel
 from fcl.kernels.elementary import exp_of_negative, log1p_of_share, negative_entropy
 
 LOGISTIC = 0
@@ -24,10 +33,63 @@ POISSON = 4
 HINGE = 5
 PINBALL = 6
 
+# not typing.NamedTuple: seven classes of the same fields
+Logistic = namedtuple("Logistic", "code first second")
+Squared = namedtuple("Squared", "code first second")
+SquaredHinge = namedtuple("SquaredHinge", "code first second")
+Huber = namedtuple("Huber", "code first second")
+Poisson = namedtuple("Poisson", "code first second")
+Hinge = namedtuple("Hinge", "code first second")
+Pinball = namedtuple("Pinball", "code first second")
+#: Classes of the triples, by code.
+TRIPLES = (Logistic, Squared, SquaredHinge, Huber, Poisson, Hinge, Pinball)
+
 #: Above this margin, the exponential is continued by its tangent, which keeps sums finite.
 MOST_EXPONENT = 500.0
 #: Rows of a tile: their numbers stay in the first level of a processor's cache.
 TILE = 256
+
+
+def of_each_loss(*rows):
+    """Declare a function of one row by the functions of each loss, by code; None: a loss has none.
+
+    Kernels contain the machine code of the loss whose triple they get, or of all losses if it is plain.
+    """
+
+    def declare(stub):
+        own = [None if row is None else inlined(row) for row in rows]
+
+        @wraps(stub)
+        def function(loss, *numbers):
+            if not 0 <= loss[0] < len(own) or own[loss[0]] is None:
+                raise ValueError(f"{stub.__name__}: no branch for the code of this loss")
+            return own[loss[0]](loss, *numbers)
+
+        @overload(function, strict=False, jit_options=WITHIN_KERNELS)
+        def choose(loss, *numbers):
+            of_class = getattr(loss, "instance_class", None)
+            if of_class in TRIPLES:
+                return rows[TRIPLES.index(of_class)]
+            return _any_of(own)
+
+        return function
+
+    return declare
+
+
+def _any_of(own, code=0):
+    """A function that takes the loss by the code of its triple."""
+    this, last = own[code], code == len(own) - 1
+    others = this if last else numba.njit(**WITHIN_KERNELS)(_any_of(own, code + 1))
+
+    def chosen(loss, y, m):
+        if loss[0] == code:
+            return this(loss, y, m)
+        if last:
+            raise ValueError("no branch for the code of this loss")
+        return others(loss, y, m)
+
+    return chosen
 
 
 @inlined
@@ -64,71 +126,157 @@ def clipped_slope(loss, beyond):
     return min(max(beyond / width, -tau), 1.0 - tau)
 
 
-@inlined
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _logistic_value(loss, y, m):
+    wrong = -y * m
+    return (wrong if wrong > 0.0 else 0.0) + log1p_of_share(exp_of_negative(-abs(m)))
+
+
+def _squared_value(loss, y, m):
+    return (y - m) * (y - m)
+
+
+def _squared_hinge_value(loss, y, m):
+    h = 1.0 - y * m
+    return h * h if h > 0.0 else 0.0
+
+
+def _huber_value(loss, y, m):
+    size, delta = abs(m - y), loss[1]
+    return size * size if size <= delta else delta * (2.0 * size - delta)
+
+
+def _poisson_value(loss, y, m):
+    d = m - math.log(y) if y > 0.0 else math.inf
+    if abs(d) <= 1.0:
+        return y * exp_above_tangent(d)
+    e = math.exp(min(m, MOST_EXPONENT)) * (1.0 + max(0.0, m - MOST_EXPONENT))
+    return e - y * (1.0 + d) if y > 0.0 else e
+
+
+def _hinge_value(loss, y, m):
+    h = 1.0 - y * m
+    return h if h > 0.0 else 0.0
+
+
+def _pinball_value(loss, y, m):
+    beyond = m - y
+    slope = clipped_slope(loss, beyond)
+    return slope * (beyond - 0.5 * loss[2] * slope)
+
+
+@of_each_loss(
+    _logistic_value,
+    _squared_value,
+    _squared_hinge_value,
+    _huber_value,
+    _poisson_value,
+    _hinge_value,
+    _pinball_value,
+)
 def loss_value(loss, y, m):
     """The loss at margin ``m``."""
-    code, first, second = loss
-    if code == LOGISTIC:
-        wrong = -y * m
-        return (wrong if wrong > 0.0 else 0.0) + log1p_of_share(exp_of_negative(-abs(m)))
-    if code == SQUARED:
-        return (y - m) * (y - m)
-    if code == SQUARED_HINGE:
-        h = 1.0 - y * m
-        return h * h if h > 0.0 else 0.0
-    if code == HUBER:
-        size = abs(m - y)
-        return size * size if size <= first else first * (2.0 * size - first)
-    if code == POISSON:
-        d = m - math.log(y) if y > 0.0 else math.inf
-        if abs(d) <= 1.0:
-            return y * exp_above_tangent(d)
-        e = math.exp(min(m, MOST_EXPONENT)) * (1.0 + max(0.0, m - MOST_EXPONENT))
-        return e - y * (1.0 + d) if y > 0.0 else e
-    if code == HINGE:
-        h = 1.0 - y * m
-        return h if h > 0.0 else 0.0
-    if code == PINBALL:
-        beyond = m - y
-        slope = clipped_slope(loss, beyond)
-        return slope * (beyond - 0.5 * second * slope)
-    raise ValueError("loss_value: no branch for the code of this loss")
 
 
-@inlined
+# -- first and second derivatives ------------------------------------------------------------------
+
+
+def _logistic_slope(loss, y, m):
+    # e <= 1 always; ``wrong`` is the probability sigma(-y m) of the other label
+    e = exp_of_negative(-abs(m))
+    small, large = e / (1.0 + e), 1.0 / (1.0 + e)
+    wrong = small if y * m > 0.0 else large
+    return -y * wrong, small * large
+
+
+def _squared_slope(loss, y, m):
+    return 2.0 * (m - y), 2.0
+
+
+def _squared_hinge_slope(loss, y, m):
+    h = 1.0 - y * m
+    if h > 0.0:
+        return -2.0 * y * h, 2.0
+    return 0.0, 0.0
+
+
+def _huber_slope(loss, y, m):
+    if abs(m - y) <= loss[1]:
+        return 2.0 * (m - y), 2.0
+    return math.copysign(2.0 * loss[1], m - y), 0.0
+
+
+def _poisson_slope(loss, y, m):
+    e = math.exp(min(m, MOST_EXPONENT))
+    d = m - math.log(y) if y > 0.0 else math.inf
+    return y * math.expm1(d) if abs(d) <= 1.0 else e - y, e
+
+
+def _hinge_slope(loss, y, m):
+    return (-y, 0.0) if y * m < 1.0 else (0.0, 0.0)
+
+
+def _pinball_slope(loss, y, m):
+    slope = clipped_slope(loss, m - y)
+    return slope, 1.0 / loss[2] if -loss[1] < slope < 1.0 - loss[1] else 0.0
+
+
+@of_each_loss(
+    _logistic_slope,
+    _squared_slope,
+    _squared_hinge_slope,
+    _huber_slope,
+    _poisson_slope,
+    _hinge_slope,
+    _pinball_slope,
+)
 def loss_slope_curvature(loss, y, m):
     """First and second derivative of the loss in ``m``; at the kink of the hinge 0 and 0."""
-    code, first, second = loss
-    if code == LOGISTIC:
-        # e <= 1 always; ``wrong`` is the probability sigma(-y m) of the other label
-        e = exp_of_negative(-abs(m))
-        small, large = e / (1.0 + e), 1.0 / (1.0 + e)
-        wrong = small if y * m > 0.0 else large
-        return -y * wrong, small * large
-    if code == SQUARED:
-        return 2.0 * (m - y), 2.0
-    if code == SQUARED_HINGE:
-        h = 1.0 - y * m
-        if h > 0.0:
-            return -2.0 * y * h, 2.0
-        return 0.0, 0.0
-    if code == HUBER:
-        if abs(m - y) <= first:
-            return 2.0 * (m - y), 2.0
-        return math.copysign(2.0 * first, m - y), 0.0
-    if code == POISSON:
-        e = math.exp(min(m, MOST_EXPONENT))
-        d = m - math.log(y) if y > 0.0 else math.inf
-        return y * math.expm1(d) if abs(d) <= 1.0 else e - y, e
-    if code == HINGE:
-        return (-y, 0.0) if y * m < 1.0 else (0.0, 0.0)
-    if code == PINBALL:
-        slope = clipped_slope(loss, m - y)
-        return slope, 1.0 / second if -first < slope < 1.0 - first else 0.0
-    raise ValueError("loss_slope_curvature: no branch for the code of this loss")
 
 
-@inlined
+# -- majorants -------------------------------------------------------------------------------------
+
+
+def _logistic_majorant(loss, y, m, share):
+    size = abs(m)
+    return share * (math.tanh(0.5 * size) / (2.0 * size) if size > 1e-4 else 0.25)
+
+
+def _squared_majorant(loss, y, m, share):
+    return 0.0
+
+
+def _squared_hinge_majorant(loss, y, m, share):
+    return 2.0 if share >= 1.0 or y * m - 1.0 < share**3 else 0.0
+
+
+def _huber_majorant(loss, y, m, share):
+    far = abs(m - y) / loss[1]
+    return 2.0 if far - 1.0 < share**3 and share < 1.0 else 2.0 * share / max(far, 1.0)
+
+
+def _poisson_majorant(loss, y, m, share):
+    return share * max(math.exp(min(m, MOST_EXPONENT)), y)
+
+
+def _pinball_majorant(loss, y, m, share):
+    # a Huber loss around the middle of the curved interval, plus a linear function
+    far = 2.0 * abs((m - y) / loss[2] - (0.5 - loss[1]))
+    near = far - 1.0 < share**3 and share < 1.0
+    return (1.0 if near else share / max(far, 1.0)) / loss[2]
+
+
+@of_each_loss(
+    _logistic_majorant,
+    _squared_majorant,
+    _squared_hinge_majorant,
+    _huber_majorant,
+    _poisson_majorant,
+    None,
+    _pinball_majorant,
+)
 def majorant(loss, y, m, share):
     """A lower limit of the curvature at ``m`` for the model after a line search has cut a step short.
 
@@ -145,75 +293,65 @@ def majorant(loss, y, m, share):
     result is ``share`` times max(exp(m), y), which bounds the curvature from m to log y and below. The
     hinge has no branch: it is not for solvers that need curvatures.
     """
-    code, first, second = loss
-    if code == LOGISTIC:
-        size = abs(m)
-        return share * (math.tanh(0.5 * size) / (2.0 * size) if size > 1e-4 else 0.25)
-    if code == SQUARED:
-        return 0.0
-    if code == SQUARED_HINGE:
-        return 2.0 if share >= 1.0 or y * m - 1.0 < share**3 else 0.0
-    if code == HUBER:
-        far = abs(m - y) / first
-        return 2.0 if far - 1.0 < share**3 and share < 1.0 else 2.0 * share / max(far, 1.0)
-    if code == POISSON:
-        return share * max(math.exp(min(m, MOST_EXPONENT)), y)
-    if code == PINBALL:
-        # a Huber loss around the middle of the curved interval, plus a linear function
-        far = 2.0 * abs((m - y) / second - (0.5 - first))
-        near = far - 1.0 < share**3 and share < 1.0
-        return (1.0 if near else share / max(far, 1.0)) / second
-    raise ValueError("majorant: no branch for the code of this loss")
 
 
-@inlined
+# -- conjugates ------------------------------------------------------------------------------------
+
+
+def _logistic_conjugate(loss, y, u):
+    a = -y * u
+    a = 0.0 if a < 0.0 else a
+    return negative_entropy(1.0 if a > 1.0 else a)
+
+
+def _squared_conjugate(loss, y, u):
+    return 0.25 * u * u + u * y
+
+
+def _squared_hinge_conjugate(loss, y, u):
+    a = max(-y * u, 0.0)
+    return 0.25 * a * a - a
+
+
+def _huber_conjugate(loss, y, u):
+    u = min(max(u, -2.0 * loss[1]), 2.0 * loss[1])
+    return 0.25 * u * u + u * y
+
+
+def _poisson_conjugate(loss, y, u):
+    v = max(y + u, 0.0)
+    if y == 0.0:
+        return v * math.log(v) - v if v > 0.0 else 0.0
+    if v == 0.0:
+        return y - y * math.log(y)
+    if abs(u) <= 0.5 * y:
+        return v * exp_above_tangent(-math.log1p(u / y)) + u * math.log(y)
+    return v * math.log(v / y) + u * (math.log(y) - 1.0)
+
+
+def _hinge_conjugate(loss, y, u):
+    return -min(max(-y * u, 0.0), 1.0)
+
+
+def _pinball_conjugate(loss, y, u):
+    u = min(max(u, -loss[1]), 1.0 - loss[1])
+    return 0.5 * loss[2] * u * u + u * y
+
+
+@of_each_loss(
+    _logistic_conjugate,
+    _squared_conjugate,
+    _squared_hinge_conjugate,
+    _huber_conjugate,
+    _poisson_conjugate,
+    _hinge_conjugate,
+    _pinball_conjugate,
+)
 def conjugate(loss, y, u):
     """The convex conjugate sup_m (u m - loss(y, m)).
 
     Rounding may put u just outside the domain, so it is clipped to the edge.
     """
-    code, first, second = loss
-    if code == LOGISTIC:
-        a = -y * u
-        a = 0.0 if a < 0.0 else a
-        return negative_entropy(1.0 if a > 1.0 else a)
-    if code == SQUARED:
-        return 0.25 * u * u + u * y
-    if code == SQUARED_HINGE:
-        a = max(-y * u, 0.0)
-        return 0.25 * a * a - a
-    if code == HUBER:
-        u = min(max(u, -2.0 * first), 2.0 * first)
-        return 0.25 * u * u + u * y
-    if code == POISSON:
-        v = max(y + u, 0.0)
-        if y == 0.0:
-            return v * math.log(v) - v if v > 0.0 else 0.0
-        if v == 0.0:
-            return y - y * math.log(y)
-        if abs(u) <= 0.5 * y:
-            return v * exp_above_tangent(-math.log1p(u / y)) + u * math.log(y)
-        return v * math.log(v / y) + u * (math.log(y) - 1.0)
-    if code == HINGE:
-        return -min(max(-y * u, 0.0), 1.0)
-    if code == PINBALL:
-        u = min(max(u, -first), 1.0 - first)
-        return 0.5 * second * u * u + u * y
-    raise ValueError("conjugate: no branch for the code of this loss")
-
-
-@kernel
-def combine(m, dm, beta, out):
-    """Write out_i = m_i + beta dm_i."""
-    for i in range(m.shape[0]):
-        out[i] = m[i] + beta * dm[i]
-
-
-@kernel
-def add_constant(m, b, out):
-    """Write out_i = m_i + b."""
-    for i in range(m.shape[0]):
-        out[i] = m[i] + b
 
 
 @kernel
@@ -224,32 +362,12 @@ def losses(loss, y, m, out):
 
 
 @kernel
-def slopes_curvatures(loss, y, m, slopes, curvatures):
-    """Write the derivatives of the loss of each row to ``slopes`` and ``curvatures``."""
-    for i in range(y.shape[0]):
-        slopes[i], curvatures[i] = loss_slope_curvature(loss, y[i], m[i])
-
-
-@kernel
-def conjugates(loss, y, u, out):
-    """Write the conjugate of each row to ``out``."""
-    for i in range(y.shape[0]):
-        out[i] = conjugate(loss, y[i], u[i])
-
-
-@kernel
 def residuals_curvatures(loss, y, s, m, b, r, q):
     """Write r_i = s_i loss' and q_i = s_i loss'' at margins m_i + b for a block of rows."""
-    at = np.empty(TILE)
-    for first in range(0, y.shape[0], TILE):
-        last = min(first + TILE, y.shape[0])
-        weights = s[first:last]
-        slopes, curvatures = r[first:last], q[first:last]
-        add_constant(m[first:last], b, at)
-        slopes_curvatures(loss, y[first:last], at, slopes, curvatures)
-        for i in range(last - first):
-            slopes[i] *= weights[i]
-            curvatures[i] *= weights[i]
+    for i in range(y.shape[0]):
+        slope, curvature = loss_slope_curvature(loss, y[i], m[i] + b)
+        r[i] = slope * s[i]
+        q[i] = curvature * s[i]
 
 
 @kernel
@@ -259,30 +377,34 @@ def raise_curvatures(loss, y, s, m, b, share, q):
         q[i] = max(q[i], s[i] * majorant(loss, y[i], m[i] + b, share))
 
 
+def workspace():
+    """Make the buffers of a sum over tiles, ``work``."""
+    return np.empty((4, TILE))
+
+
 @kernel
-def weighted_loss(loss, y, s, m, b):
+def weighted_loss(loss, y, s, m, b, work):
     """Sum of s_i loss(y_i, m_i + b) over a block of rows."""
-    at, values = np.empty(TILE), np.empty(TILE)
+    values = work[0]
     total = carry = 0.0
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
-        weights = s[first:last]
-        add_constant(m[first:last], b, at)
-        losses(loss, y[first:last], at, values)
+        own, weights, margins = y[first:last], s[first:last], m[first:last]
+        for i in range(last - first):
+            values[i] = loss_value(loss, own[i], margins[i] + b)
         for i in range(last - first):
             total, carry = add(total, carry, weights[i] * values[i])
     return total + carry
 
 
 @kernel
-def line_sums(loss, y, s, m, dm, beta, b, out):
+def line_sums(loss, y, s, m, dm, beta, b, work, out):
     """Write the sums that a line search needs, at margins m_i + beta dm_i + b, for a block of rows.
 
     out : float64 (6,), overwritten with the sums of s loss, s loss', s loss'', s loss' dm, s loss'' dm^2
         and s loss'' dm.
     """
-    at, values = np.empty(TILE), np.empty(TILE)
-    slopes, curvatures = np.empty(TILE), np.empty(TILE)
+    at, values, slopes, curvatures = work[0], work[1], work[2], work[3]
     value = carry = 0.0
     slope_b = 0.0
     curve_b = 0.0
@@ -291,11 +413,14 @@ def line_sums(loss, y, s, m, dm, beta, b, out):
     cross = 0.0
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
-        own, weights, way = y[first:last], s[first:last], dm[first:last]
-        combine(m[first:last], way, beta, at)
-        add_constant(at[: last - first], b, at)
-        losses(loss, own, at, values)
-        slopes_curvatures(loss, own, at, slopes, curvatures)
+        own, weights = y[first:last], s[first:last]
+        margins, way = m[first:last], dm[first:last]
+        for i in range(last - first):
+            at[i] = (margins[i] + beta * way[i]) + b
+        for i in range(last - first):
+            values[i] = loss_value(loss, own[i], at[i])
+        for i in range(last - first):
+            slopes[i], curvatures[i] = loss_slope_curvature(loss, own[i], at[i])
         for i in range(last - first):
             value, carry = add(value, carry, weights[i] * values[i])
             slope = slopes[i] * weights[i]
@@ -328,7 +453,7 @@ def side_sums(r, out):
 
 
 @kernel
-def conjugate_sum(loss, y, s, o, r, balance, t):
+def conjugate_sum(loss, y, s, o, r, balance, t, work):
     """Sum of s_i [loss*(u_i) - u_i o_i] over a block, with u_i = t r~_i / s_i for balanced residuals r~.
 
     o : float64 (n,), offsets of the margins, or (0,) for none.
@@ -336,15 +461,16 @@ def conjugate_sum(loss, y, s, o, r, balance, t):
     """
     shift, scale_negative, scale_positive = balance
     offset = o.shape[0] > 0
-    at, values = np.empty(TILE), np.empty(TILE)
+    at, values = work[0], work[1]
     total = carry = 0.0
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
-        weights, residuals = s[first:last], r[first:last]
+        own, weights, residuals = y[first:last], s[first:last], r[first:last]
         for i in range(last - first):
             scale = scale_negative if residuals[i] < 0.0 else scale_positive
             at[i] = t * (scale * residuals[i] / weights[i] - shift)
-        conjugates(loss, y[first:last], at, values)
+        for i in range(last - first):
+            values[i] = conjugate(loss, own[i], at[i])
         for i in range(last - first):
             value = values[i] - at[i] * o[first + i] if offset else values[i]
             total, carry = add(total, carry, weights[i] * value)
@@ -371,17 +497,17 @@ def ray_sums(y, s, o, r, balance, out):
 
 
 @kernel
-def slope_sums(loss, y, s, m, b, out):
+def slope_sums(loss, y, s, m, b, work, out):
     """Write sum r, sum q and sum |r| of a block of rows at margins m_i + b to out[0:3]."""
-    at, slopes, curvatures = np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    slopes, curvatures = work[0], work[1]
     total = carry = 0.0
     curve = 0.0
     absolute = 0.0
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
-        weights = s[first:last]
-        add_constant(m[first:last], b, at)
-        slopes_curvatures(loss, y[first:last], at, slopes, curvatures)
+        own, weights, margins = y[first:last], s[first:last], m[first:last]
+        for i in range(last - first):
+            slopes[i], curvatures[i] = loss_slope_curvature(loss, own[i], margins[i] + b)
         for i in range(last - first):
             total, carry = add(total, carry, weights[i] * slopes[i])
             curve += weights[i] * curvatures[i]

@@ -188,7 +188,7 @@ def five_letter_table(table, d, items, out):
     """
     out[: 5**d] = 0
     for c in range(1 << (2 * d)):
-        out[five_code(c, 0, d, d)] = table[c]
+        out[five_code(c, np.int64(0), d, d)] = table[c]
     for e in range(items.code.shape[0]):
         out[five_code(np.int64(items.code[e]), np.int64(items.mask[e]), d, d)] += items.value[e]
 
@@ -231,7 +231,7 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
         room += radix ** (d - level)
     grains = cells[room:]
     if radix == 4:  # with five letters, no table consists of whole grains
-        _weigh(cells, 0, 4**d, grains)
+        _weigh(cells, np.int64(0), 1 << (2 * d), grains)
     leaves = 1
     for _ in range(flat_letters):
         leaves *= 5

@@ -23,21 +23,30 @@ NEAR = 1e-4
 
 def loss(of: Any, rows: slice, m: Floats, b: float) -> float:
     """sum s loss(m + b)."""
-    value: float = kernels.losses.weighted_loss(of.loss.kernel, of.y[rows], of.s[rows], m, b)
+    own, work = (of.loss.kernel, of.y[rows], of.s[rows]), kernels.losses.workspace()
+    value: float = kernels.losses.weighted_loss(*own, m, b, work)
     return value
 
 
 def line(of: Any, rows: slice, m: Floats, dm: Floats, beta: float, b: float) -> Floats:
     """The fields of :class:`fcl.objective.LineSums`."""
-    out = np.zeros(6)
-    kernels.losses.line_sums(of.loss.kernel, of.y[rows], of.s[rows], m, dm, beta, b, out)
+    own, work, out = (
+        (of.loss.kernel, of.y[rows], of.s[rows]),
+        kernels.losses.workspace(),
+        np.zeros(6),
+    )
+    kernels.losses.line_sums(*own, m, dm, beta, b, work, out)
     return out
 
 
 def slopes(of: Any, rows: slice, m: Floats, b: float) -> Floats:
     """sum s loss', sum s loss'' and sum |s loss'| at m + b."""
-    out = np.zeros(3)
-    kernels.losses.slope_sums(of.loss.kernel, of.y[rows], of.s[rows], m, b, out)
+    own, work, out = (
+        (of.loss.kernel, of.y[rows], of.s[rows]),
+        kernels.losses.workspace(),
+        np.zeros(3),
+    )
+    kernels.losses.slope_sums(*own, m, b, work, out)
     return out
 
 
@@ -69,8 +78,8 @@ def conjugate(
     of: Any, rows: slice, r: Floats, balance: tuple[float, float, float], t: float
 ) -> float:
     """sum s loss*(t r~ / s) - t r~ o of the balanced residuals r~."""
-    kernel, y, s = of.loss.kernel, of.y[rows], of.s[rows]
-    value: float = kernels.losses.conjugate_sum(kernel, y, s, of.offset_of(rows), r, balance, t)
+    own, work = (of.loss.kernel, of.y[rows], of.s[rows]), kernels.losses.workspace()
+    value: float = kernels.losses.conjugate_sum(*own, of.offset_of(rows), r, balance, t, work)
     return value
 
 

@@ -140,7 +140,8 @@ class OnlineOptions:
         """Code and parameter of the loss, for the kernels."""
         from fcl.objective import find_loss  # late: it imports NumPy
 
-        return find_loss(self.loss).kernel
+        code, first, second = find_loss(self.loss).kernel
+        return code, first, second  # a plain tuple: learners are compiled for all losses
 
     def check_method(self, method: str) -> None:
         """Raise InputError for an option that a method does not use, unless it has its default."""

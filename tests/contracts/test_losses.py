@@ -140,7 +140,7 @@ def test_a_code_without_a_branch_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"no branch"):
         losses.majorant(nobody, 1.0, 0.5, 1.0)
     with pytest.raises(ValueError, match=r"no branch"):
-        losses.weighted_loss(nobody, np.ones(1), np.ones(1), np.ones(1), 0.0)
+        losses.losses(nobody, np.ones(1), np.ones(1), np.ones(1))
 
 
 @each_loss
@@ -183,16 +183,16 @@ def test_a_quadratic_of_the_majorant_lies_above(name: str, m: float, away: float
 @examples(60)
 def test_conjugate_at_the_slope_is_fenchels_equality(name: str, m: float, s: float) -> None:
     # loss(m) + loss*(u) = u m at u = loss'(m); elsewhere it is more
-    loss, balance = find_loss(name).kernel, (0.0, 1.0, 1.0)
+    loss, balance, work = find_loss(name).kernel, (0.0, 1.0, 1.0), losses.workspace()
     for y in TABLE[name].targets:
         slope, _ = losses.loss_slope_curvature(loss, y, m)
         Y, S, R = np.array([y]), np.array([s]), np.array([s * slope])
-        found = losses.conjugate_sum(loss, Y, S, np.empty(0), R, balance, 1.0) / s
+        found = losses.conjugate_sum(loss, Y, S, np.empty(0), R, balance, 1.0, work) / s
         value = losses.loss_value(loss, y, m)
         scale = 1e-13 * (1.0 + abs(value) + abs(slope * m) + slope**2)
         assert found == pytest.approx(slope * m - value, abs=scale)
         for t in (0.0, 0.5, 0.9):
-            half = losses.conjugate_sum(loss, Y, S, np.empty(0), R, balance, t) / s
+            half = losses.conjugate_sum(loss, Y, S, np.empty(0), R, balance, t, work) / s
             assert half == pytest.approx(TABLE[name].conjugate(y, t * slope), abs=scale)
             assert half >= t * slope * m - value - scale
 
@@ -281,7 +281,7 @@ def test_sums_of_the_dual(n: int, seed: int, name: str) -> None:
         losses.ray_sums(y, s, o, r, balance, two)
         expected = [balanced @ (y - own), (balanced**2 / s).sum()]
         np.testing.assert_allclose(two, expected, rtol=1e-12, atol=1e-14 * size)
-        found = losses.conjugate_sum(loss.kernel, y, s, o, r, balance, t)
+        found = losses.conjugate_sum(loss.kernel, y, s, o, r, balance, t, losses.workspace())
         terms = [
             si * (TABLE[name].conjugate(yi, t * bi / si) - t * bi / si * oi)
             for yi, si, bi, oi in zip(y, s, balanced, own, strict=True)

@@ -97,10 +97,10 @@ def test_bounds_checked_kernels_pass_the_same_tests(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not CHECKED, reason="only with bounds checks")
 def test_bounds_are_checked() -> None:
-    from fcl.kernels.losses import combine
+    from fcl.kernels.descent import violations
 
     with pytest.raises(IndexError):
-        combine(np.zeros(9), np.zeros(8), 1.0, np.zeros(9))
+        violations(np.zeros(9), np.zeros(8), np.zeros(9))
 
 
 @pytest.mark.skipif(INTERPRETED, reason="minutes without compilation")
@@ -227,9 +227,9 @@ REPORT = """
 import numba
 {before}
 import fcl.kernels.compilation as kernels
-from fcl.kernels.losses import loss_value
-loss_value((0, 0.0, 0.0), 1.0, 0.5)
-print(kernels.cache_folder, numba.config.CACHE_DIR, sum(loss_value.stats.cache_hits.values()))
+from fcl.kernels.losses import add
+add(1.0, 0.0, 0.5)
+print(kernels.cache_folder, numba.config.CACHE_DIR, sum(add.stats.cache_hits.values()))
 """
 
 
@@ -251,17 +251,17 @@ def test_kernels_are_kept_where_they_can_be(tmp_path: Path) -> None:
             assert Path(out[0]).parent == folder and Path(out[0]).name.startswith("kernels-")
             assert out[1] == setting  # the caller's own is as it was
             assert int(out[2]) == hits
-        assert list(folder.rglob("*loss_value*.nbi"))
+        assert list(folder.rglob("*losses.add*.nbi"))
 
 
 UPGRADED = """
 import sys
 from fcl.kernels import compilation as kernels
-from fcl.kernels.losses import loss_value
+from fcl.kernels.losses import add
 from fcl.kernels.hashing import place_of
-loss_value((0, 0.0, 0.0), 1.0, 0.5)
+add(1.0, 0.0, 0.5)
 place_of(3, 8)
-print(*(sum(each.stats.cache_hits.values()) for each in (loss_value, place_of)))
+print(*(sum(each.stats.cache_hits.values()) for each in (add, place_of)))
 """
 
 

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.kernels import elementary, losses
+from fcl.kernels.compilation import kernel
+from fcl.objective import find_loss
 from tests.windows import examples
 
 Floats = npt.NDArray[np.float64]
@@ -58,15 +60,22 @@ def test_entropy_keeps_its_digits(a: float) -> None:
     assert abs(Long(elementary.negative_entropy(a)) - exact) <= 1e-15 * abs(exact) + 1e-300
 
 
+@kernel
+def conjugates(loss, y, u, out):  # type: ignore[no-untyped-def]
+    """Write the conjugate of each row."""
+    for i in range(y.shape[0]):
+        out[i] = losses.conjugate(loss, y[i], u[i])
+
+
 @given(st.lists(st.floats(-800.0, 800.0), min_size=1, max_size=600), st.booleans())
 @examples(60)
 def test_a_loop_gives_the_bits_of_a_single_row(margins: list[float], positive: bool) -> None:
-    loss, m = (losses.LOGISTIC, 0.0, 0.0), np.array(margins)
+    loss, m = find_loss("logistic").kernel, np.array(margins)
     y = np.full(len(m), 1.0 if positive else -1.0)
     values, slopes, curvatures, duals = np.empty((4, len(m)))
     losses.losses(loss, y, m, values)
-    losses.slopes_curvatures(loss, y, m, slopes, curvatures)
-    losses.conjugates(loss, y, slopes, duals)
+    losses.residuals_curvatures(loss, y, np.ones(len(m)), m, 0.0, slopes, curvatures)
+    conjugates(loss, y, slopes, duals)
     for i in range(len(m)):
         assert values[i] == losses.loss_value(loss, y[i], m[i])
         assert (slopes[i], curvatures[i]) == losses.loss_slope_curvature(loss, y[i], m[i])

@@ -9,6 +9,7 @@ from tools.bench import (
     constants,
     convert_inputs,
     data,
+    first_fit,
     online_learners,
     passes,
     paths,
@@ -139,6 +140,11 @@ _ALL = [
           ("texts", "texts, few strong words", data.texts, {"C": 1.0}),
           ("cuts", "texts, squared hinge: steps are cut short", data.texts,
            {"C": 1.0, "loss": "squared_hinge", "tol": 1e-2}))),
+    # -- compilation of kernels
+    *(Case(f"first-{name}", "first", f"the first fit on a machine, {name}: kernels to be compiled, and"
+         " their parts; set kernels=20 shows the slowest", first_fit.script, first_fit.first_fit,
+         ("processor", "seconds", "kernels", "compiling"), {"name": name}, {"empty cache": {"cache":
+         "empty"}, "full cache": {"cache": "full"}}, page=True) for name in first_fit.SCRIPTS),
     # -- passes, certificates, prediction
     Case("stream", "passes", "the streamed pass, ns for each row and position", data.windows,
          passes.stream, ("pass", "random update", "active", "rows"), {"every": 8},

@@ -35,6 +35,7 @@ UNITS = {
     **{f"to {gap:g}": f"gap {gap:g}, s" for gap in (1e-1, 1e-2, 1e-3)},
     **{f"within {level:g}": f"within {level:g}, s" for level in (1e-2, 1e-3, 1e-4, 1e-6)},
     **{name: f"{name}, ns" for name in ("random update",)},
+    "compiling": "compiling, processor, s",
 }
 #: Formats of metrics; the others have three digits.
 FORMATS = {

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fcl import kernels
 from fcl.errors import InputError
 from fcl.types import Floats
 
@@ -28,7 +29,7 @@ class Loss(ABC):
     name : str
         Name without options.
     code : int
-        Number of the loss's branch in :mod:`fcl.kernels.losses`.
+        Number of the loss in :mod:`fcl.kernels.losses`.
     formula : str
         Formula in the margin m_i, for display.
     metric : str
@@ -55,7 +56,7 @@ class Loss(ABC):
     couples : bool
         Whether the loss is one function of the margins of K outputs. Margins and means are then
         (K, n), and targets are class numbers; :class:`fcl.objective.softmax.SoftmaxObjective` has its
-        sums, since the functions of a single margin have no branch for it.
+        sums, since it has no functions of a single margin.
     most_curvature : float
         The largest second derivative (of a loss that couples: eigenvalue of the Hessian); infinite unless
         a subclass sets it.
@@ -89,7 +90,7 @@ class Loss(ABC):
     def kernel(self) -> tuple[int, float, float]:
         """Code and options, for the kernels; 0.0 for options that the loss lacks."""
         first, second, *_ = (*map(float, astuple(self)), 0.0, 0.0)
-        return self.code, first, second
+        return kernels.losses.TRIPLES[self.code](self.code, first, second)
 
     @property
     def quantile(self) -> float | None:

@@ -41,7 +41,8 @@ class Poisson(Loss):
         return -y, np.inf
 
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
-        total = kernels.losses.weighted_loss(self.kernel, y, s, margins, 0.0)
+        work = kernels.losses.workspace()
+        total = kernels.losses.weighted_loss(self.kernel, y, s, margins, 0.0, work)
         return float(2.0 * total / math.fsum(s))
 
     def mean(self, margins: Floats) -> Floats:
