@@ -25,14 +25,11 @@ class PathView(View):
     ----------
     inner : View or None
         Receives the events of the passes.
-    quiet : bool
-        Whether to show nothing.
     """
 
-    def __init__(self, inner: View | None, quiet: bool) -> None:
+    def __init__(self, inner: View | None = None) -> None:
         super().__init__()
         self._inner = inner or View()
-        self._quiet = quiet
         self._started = False  # whether the problem was shown; it is not, again, for each fold
         self._part = ""
         self._n_done = 0  # jobs on a cluster
@@ -45,9 +42,9 @@ class PathView(View):
         self._inner.__exit__(*error)
 
     def show(self, event: Event) -> None:
-        if isinstance(event, PointDone) and not self._quiet:
+        if isinstance(event, PointDone):
             messages.write(point_line(event))
-        if isinstance(event, Jobs) and not self._quiet and event.done > self._n_done:
+        if isinstance(event, Jobs) and event.done > self._n_done:
             self._n_done = event.done
             messages.write(jobs_line(event))
         if isinstance(event, PathStarted):
@@ -55,7 +52,7 @@ class PathView(View):
         if isinstance(event, PathStarted | PointStarted | PointDone | Jobs):
             return
         if isinstance(event, Started):  # its C is not one of the path's
-            if not self._started and not self._quiet:
+            if not self._started:
                 messages.say(f"{self._part}{problem_text(event)}")
             self._started = True
         elif not isinstance(event, Prepared):  # once for each fold

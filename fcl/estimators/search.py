@@ -120,7 +120,7 @@ class PathSearch(PathParameters, Estimator):
         return True
 
     def _view(self) -> Any:
-        return PathView(None, False)
+        return PathView()
 
     def _fit_one(self, data: DataSet, problem: Any, options: dict[str, Any]) -> TrainResult:
         features = options.pop("features")
