@@ -11,8 +11,8 @@ A place is an operator, a comparison, a number, a condition or a statement of a 
 below, drawn with equal chances for each room, then for each place. The tests of a change are those that
 run its lines according to the map, which needs `pip install pytest-cov`: first those of its room, then
 the quick ones, up to about a minute. The first failure ends them. Kernels, whose lines no map has, run
-with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels alone. The same seed and number draw the same
-places while the code is the same.
+with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels first, then compiled with the tests of the lines
+that call them. The same seed and number draw the same places while the code is the same.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ ROOMS = ("solve", "objective", "features", "model", "convert", "kernels")
 LIMIT = 600
 #: Seconds, and number, of the tests of a change.
 MOST_SECONDS, MOST_TESTS = 60.0, 400
+#: Tests that are run before the others.
+FEW = 25
+KERNEL_TESTS = ["tests/kernels", "--ignore=tests/kernels/test_compilation.py"]
 SWAPPED: dict[type[ast.AST], Any] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -186,6 +189,10 @@ class Map:
         own = self.lines.get(place.file, {})
         first, last = statement_lines(ROOT / place.file, place.line)
         numbers = {number for line in range(first, last + 1) for number in own.get(line, [])}
+        if place.room == "kernels":
+            numbers = {number for tests in self.callers(place) for number in tests}
+        if not numbers:  # lines that run in threads of other libraries
+            numbers = {number for tests in own.values() for number in tests}
         room = f"tests/{place.room}/"
 
         def order(number: int) -> tuple[bool, float]:
@@ -199,6 +206,37 @@ class Map:
                 break
             chosen.append(self.tests[number])
         return chosen
+
+    def callers(self, place: Place) -> Iterator[list[int]]:
+        """Numbers of the tests of each line outside the kernels that names the kernel of a place.
+
+        Kernels that call it count as it.
+        """
+        texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "fcl").rglob("*.py")}
+        kernels = [
+            (node, ast.unparse(node))
+            for path, text in texts.items()
+            if path.parent.name == "kernels"
+            for node in ast.parse(text).body
+            if isinstance(node, ast.FunctionDef)
+        ]
+        names = {
+            node.name
+            for node in ast.parse(texts[ROOT / place.file]).body
+            if isinstance(node, ast.FunctionDef)
+            and node.lineno <= place.line <= (node.end_lineno or node.lineno)
+        }
+        grown = set[str]()
+        while names != grown:
+            grown = set(names)
+            named = re.compile(rf"\b({'|'.join(map(re.escape, grown))})\b")
+            names |= {node.name for node, text in kernels if named.search(text)}
+        for path, text in texts.items():
+            own = self.lines.get(path.relative_to(ROOT).as_posix(), {})
+            if path.parent.name != "kernels":
+                for number, line in enumerate(text.splitlines(), 1):
+                    if "import" not in line and named.search(line):
+                        yield own.get(number, [])
 
 
 def statement_lines(path: Path, line: int) -> tuple[int, int]:
@@ -261,12 +299,13 @@ def measure(path: Path) -> None:
     path.write_text(json.dumps({"tests": list(numbers), "seconds": seconds, "lines": lines}))
 
 
-def run_tests(tree: Path, room: str, tests: list[str]) -> tuple[bool, str]:
-    """Whether the tests pass in a folder, and the first failure."""
+def run_tests(tree: Path, tests: list[str]) -> tuple[bool, str]:
+    """Whether the tests pass in a folder, and the first failure; KERNEL_TESTS without compilation."""
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tree), "FCL_QUIET": "1"}
-    if room == "kernels":
-        variables["NUMBA_DISABLE_JIT"] = "1"
     options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
+    if tests is KERNEL_TESTS:  # numbers wrap around without a word in what is compiled
+        variables["NUMBA_DISABLE_JIT"] = "1"
+        options += ["-W", "ignore::RuntimeWarning"]
     arguments = tree / "arguments.txt"
     arguments.write_text("\n".join(tests))
     command = [sys.executable, "-m", "pytest", *options, f"@{arguments.name}"]
@@ -283,9 +322,9 @@ def run_tests(tree: Path, room: str, tests: list[str]) -> tuple[bool, str]:
     except subprocess.TimeoutExpired:
         return False, "time-out"
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if (
-        done.returncode > 2 and "conftest" not in done.stderr
-    ):  # neither a failure nor an import error
+    # an import that fails, of conftest or of a module with tests, is a failure too
+    imported = "conftest" not in done.stderr and "found no collectors" not in done.stderr
+    if done.returncode > 2 and imported:
         raise RuntimeError(f"pytest {tests[:3]} ...: exit code {done.returncode}: {done.stderr}")
     return done.returncode == 0, failed[0][:200] if failed else f"exit code {done.returncode}"
 
@@ -293,10 +332,15 @@ def run_tests(tree: Path, room: str, tests: list[str]) -> tuple[bool, str]:
 def examine(place: Place, tree: Path, tests: list[str]) -> dict[str, Any]:
     """Change a place in a copy of the repository, run its tests, and put the file back."""
     path, began = tree / place.file, time.monotonic()
-    before = path.read_text(encoding="utf-8")
+    before, passed, why = path.read_text(encoding="utf-8"), True, ""
     path.write_text(mutated(place), encoding="utf-8")
     try:
-        passed, why = run_tests(tree, place.room, tests) if tests else (True, "")
+        # most changes fall to the first few, which are quick to import
+        first = [KERNEL_TESTS] if place.room == "kernels" else []
+        for some in filter(None, (*first, tests[:FEW], tests[FEW:])):
+            passed, why = run_tests(tree, some)
+            if not passed:
+                break
     finally:
         path.write_text(before, encoding="utf-8")
     seconds = round(time.monotonic() - began, 1)
@@ -320,13 +364,15 @@ def work(todo: list[tuple[int, Place]], tests: Map, out: Path | None, jobs: int)
     """Examine places, each worker in a copy of its own, and write a line for each."""
     with tempfile.TemporaryDirectory(prefix="fcl-mutate-") as name:
         trees = [copied(Path(name) / str(k)) for k in range(jobs)]
+        passed, why = run_tests(trees[0], KERNEL_TESTS)
+        if not passed:
+            sys.exit(f"the tests of the kernels fail without a change: {why}")
 
         def one(numbered: tuple[int, Place]) -> None:
             tree = trees.pop()
             try:
                 place = numbered[1]
-                chosen = ["tests/kernels"] if place.room == "kernels" else tests.of(place)
-                result = {**examine(place, tree, chosen), "number": numbered[0]}
+                result = {**examine(place, tree, tests.of(place)), "number": numbered[0]}
             finally:
                 trees.append(tree)
             sys.stdout.write(json.dumps(result) + "\n")
