@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import messages, show
-from fcl.cli.job import Outputs
+from fcl.cli.job import OutputFiles
 from fcl.cli.options import EXIT_CODES, FILE, TableCommand
 from fcl.cli.report import certify_lines
 from fcl.errors import InputError
@@ -57,7 +57,7 @@ def command(model: str, data: str, **options: Any) -> int:
     bound on the objective of any model. The bound of a poor model is poor, too: the bound of an optimum
     (--bound-from) says more.
     """
-    outputs = Outputs(
+    outputs = OutputFiles(
         options["overwrite"], model=model, data=data, **{"the optimum": options["bound_from"]}
     )
     outputs.add("--out", options["out"], "model")

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from fcl.cli.common import messages, show
-from fcl.cli.job import Outputs
+from fcl.cli.job import OutputFiles
 from fcl.errors import InputError
 from fcl.facts import Fact, aligned
 from fcl.options.convert import READING, ROUNDING
@@ -44,7 +44,7 @@ def compact_file(path: str, out: str, options: Mapping[str, Any]) -> int:
     from fcl.model import load_model
     from fcl.scoring.compact import compact_model
 
-    outputs = Outputs(options["overwrite"], model=path, data=options["data"])
+    outputs = OutputFiles(options["overwrite"], model=path, data=options["data"])
     if (options["bits"] is None) == (options["max_loss"] is None):
         raise InputError(f"{path}: give --bits M, or --max-loss SHARE with --data DATA")
     if options["max_loss"] is not None and options["data"] is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fcl.cli.common import printable, show
-from fcl.cli.job import Outputs
+from fcl.cli.job import OutputFiles
 from fcl.cli.options import FILE, TableCommand
 from fcl.cli.process import run
 from fcl.errors import InputError
@@ -41,7 +41,7 @@ def command(
     from fcl.model.score_files import score_lines
     from fcl.report.meme import meme_text
 
-    outputs = Outputs(overwrite, model=model)
+    outputs = OutputFiles(overwrite, model=model)
     outputs.add("--tsv", tsv, "tsv")
     outputs.add("--meme", meme, "meme")
     if kind is not None and tsv is None:

@@ -40,7 +40,7 @@ _FILES = ("genome", "negatives", "like", "names", "keep", "remove")
 NOT_SHOWN = ("plan", "warmup")
 
 
-class Outputs:
+class OutputFiles:
     """The files that a command writes: checked before the work, written after it, and never lost.
 
     overwrite : whether they may replace existing files.
@@ -104,7 +104,7 @@ class Outputs:
         return EXIT_FAILED if self.moved else 0
 
 
-class Learner(ABC):
+class LearnSteps(ABC):
     """What a command that learns a model does at each step of :func:`learn`.
 
     Parameters
@@ -130,7 +130,7 @@ class Learner(ABC):
         #: the options, with arrays of converted files in place of the files
         self.rows: Mapping[str, Any] = options
         self.view: View
-        self.outputs = Outputs(options["overwrite"])
+        self.outputs = OutputFiles(options["overwrite"])
 
     @property
     def lost(self) -> str:
@@ -165,7 +165,7 @@ class Learner(ABC):
                 raise click.UsageError(f"give {words}, not both")
 
     def more_outputs(self) -> Iterable[tuple[str, str | None, str]]:
-        """Outputs beside the model: option, path and name."""
+        """OutputFiles beside the model: option, path and name."""
         return ()
 
     def check_outputs(self) -> None:
@@ -174,7 +174,7 @@ class Learner(ABC):
         if options["out"] is None:
             raise click.UsageError("--out is missing: the file to write the model to")
         inputs = {name: options.get(name) for name in (*self.inputs, *_FILES)}
-        self.outputs = Outputs(options["overwrite"], **inputs)
+        self.outputs = OutputFiles(options["overwrite"], **inputs)
         self.outputs.add("--out", options["out"], "model", self.saves_own_model)
         for output in self.more_outputs():
             self.outputs.add(*output)
@@ -283,7 +283,7 @@ class Learner(ABC):
         return False
 
 
-def learn(learner: Learner) -> int:
+def learn(learner: LearnSteps) -> int:
     """Run a command that learns a model, from its options to its exit code."""
     options, stop = learner.options, learner.stop
     learner.check()

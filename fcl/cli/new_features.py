@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from fcl.cli.common import show
-from fcl.cli.job import Outputs
+from fcl.cli.job import OutputFiles
 from fcl.cli.options import TableCommand
 from fcl.errors import InputError
 
@@ -131,7 +131,7 @@ def command(name: str, rows: str, overwrite: bool) -> int:
     text = _TEMPLATES[rows].format(name=name)
     test = _TEST.format(name=name, module=module, rows=_ROWS[rows])
     files = {f"{module}.py": text, f"test_{module}.py": test}
-    outputs = Outputs(overwrite)
+    outputs = OutputFiles(overwrite)
     for path in files:
         outputs.add(path, path, path)
     for path, content in files.items():

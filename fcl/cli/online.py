@@ -11,7 +11,7 @@ import click
 from fcl import kernels
 from fcl.cli.common import EXIT_UNFINISHED, EXIT_USAGE, messages
 from fcl.cli.config import effective_options
-from fcl.cli.job import Learner, learn
+from fcl.cli.job import LearnSteps, learn
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
 from fcl.cli.options import TableCommand
 from fcl.cli.progress import View
@@ -64,10 +64,10 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     are learnt in their order until they end, or a signal comes. They cannot be read again, so that the
     model has no certificate.
     """
-    return learn(OnlineLearner(*effective_options(ctx), ctx.obj))
+    return learn(OnlineSteps(*effective_options(ctx), ctx.obj))
 
 
-class OnlineLearner(Learner):
+class OnlineSteps(LearnSteps):
     """A learner that reads rows once or a few times, from DATA or from standard input."""
 
     command, needs = ONLINE, ("data",)

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from fcl.cli.common import messages, printable
-from fcl.cli.job import Learner
+from fcl.cli.job import LearnSteps
 from fcl.cli.path_report import PathView, path_lines
 from fcl.cli.progress import View
 from fcl.cli.saving import KeptState
-from fcl.cli.training import TrainLearner
+from fcl.cli.training import TrainSteps
 from fcl.cli.watched import passes_view
 from fcl.drivers.events import Event, Jobs, PassDone
 from fcl.errors import InputError
@@ -43,7 +43,7 @@ _NOT_ARGUMENTS = ("C", "alpha", "checkpoint", "checkpoint_every", "resume")
 GROUP_FOLDS = 5
 
 
-class PathLearner(TrainLearner):
+class PathSteps(TrainSteps):
     """A training along a path, whose jobs run inline by default."""
 
     def __init__(self, options: dict[str, Any], given: Mapping[str, str], *more: Any) -> None:
@@ -140,7 +140,7 @@ class PathLearner(TrainLearner):
 
     def finish(self, result: Any) -> int:
         if self.stop.signum is None or result.reason != "interrupted":
-            return Learner.finish(self, result)
+            return LearnSteps.finish(self, result)
         points = counted(len(result.points), "point")
         messages.say(f"{self.folder} holds {points}; {self._how_to_continue()}")
         return 128 + self.stop.signum

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import messages, refuse_same
-from fcl.cli.job import Outputs
+from fcl.cli.job import OutputFiles
 from fcl.cli.options import FILE, TableCommand
 from fcl.cli.process import run
 from fcl.errors import InputError, OutputExistsError
@@ -45,7 +45,7 @@ def command(model: str, out: str, **options: Any) -> int:
     check_extras()
     overwrite = options["overwrite"]
     inputs = {"model": model, "data": options["data"], "names": options["names"]}
-    outputs = Outputs(overwrite, **inputs)
+    outputs = OutputFiles(overwrite, **inputs)
     outputs.add("--out", out, "page")
     for option in ("--save-plots", "--save-data"):
         if (folder := options[option[2:].replace("-", "_")]) is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.config import effective_options
-from fcl.cli.job import Learner, learn
+from fcl.cli.job import LearnSteps, learn
 from fcl.cli.options import TableCommand
 from fcl.cli.progress import View
 from fcl.cli.resume import absolute_paths, check_command
@@ -76,10 +76,10 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     DATA is as for fcl train. Features are made from their ids, used and forgotten: memory holds margins,
     weights and one block. After each block the model is validated, and the best one is written.
     """
-    return learn(StagewiseLearner(*effective_options(ctx), ctx.obj))
+    return learn(StagewiseSteps(*effective_options(ctx), ctx.obj))
 
 
-class StagewiseLearner(Learner):
+class StagewiseSteps(LearnSteps):
     """A training of ridge models, block by block."""
 
     command, script = STAGEWISE, "fcl stagewise"

@@ -14,7 +14,7 @@ from fcl.cli.process import run
 from fcl.store import local_neighbour
 
 if TYPE_CHECKING:
-    from fcl.cli.training import TrainLearner
+    from fcl.cli.training import TrainSteps
 
 EPILOG = f"""\
 \b
@@ -68,10 +68,10 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     return _warm_up(params["features"]) if params["warmup"] else learn(_learner(ctx))
 
 
-def _learner(ctx: click.Context) -> TrainLearner:
+def _learner(ctx: click.Context) -> TrainSteps:
     """The job with its effective options."""
     from fcl.cli.config import effective_options
-    from fcl.cli.training import TrainLearner
+    from fcl.cli.training import TrainSteps
 
     options, given = effective_options(ctx)
     folder, resumed = options["resume"], None
@@ -85,10 +85,10 @@ def _learner(ctx: click.Context) -> TrainLearner:
     elif options["checkpoint"] is None and not options["no_checkpoint"] and options["out"]:
         options = options | {"checkpoint": local_neighbour(options["out"], ".checkpoint")}
     if options["path"] is None:
-        return TrainLearner(options, given, ctx.obj, resumed)
-    from fcl.cli.path import PathLearner
+        return TrainSteps(options, given, ctx.obj, resumed)
+    from fcl.cli.path import PathSteps
 
-    return PathLearner(options, given, ctx.obj, resumed)
+    return PathSteps(options, given, ctx.obj, resumed)
 
 
 def _warm_up(features: str | None) -> int:

@@ -11,7 +11,7 @@ import click
 
 from fcl.cli.common import messages
 from fcl.cli.foreign import default_features
-from fcl.cli.job import Learner
+from fcl.cli.job import LearnSteps
 from fcl.cli.opening import initial_model
 from fcl.cli.progress import View
 from fcl.cli.signals import Stop
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from fcl.files.checkpoint import Checkpoint
 
 
-class TrainLearner(Learner):
+class TrainSteps(LearnSteps):
     """A training at one value of C.
 
-    resumed : the checkpoint to continue from.  Other parameters are as for :class:`Learner`.
+    resumed : the checkpoint to continue from.  Other parameters are as for :class:`LearnSteps`.
     """
 
     command, script = TRAIN, "fcl-train"
