@@ -29,6 +29,7 @@ from fcl.options import (
     kinds,
     options_of_command,
 )
+from fcl.options.convert import FILE_OPTIONS
 from fcl.options.kinds import FLAG
 from fcl.options.online import ONLINE_OPTIONS
 from fcl.options.option import CERTIFY, ONLINE, WITH_CONFIG, Option
@@ -179,8 +180,8 @@ def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
         "data", "valid", "out", "scratch", "tol", "max_time", "max_passes", "patience", "memory",
         "driver", "writers", "checkpoint_every", "row_view",
     }  # fmt: skip
-    # the fixed ones of the command are those of the job, and the names of arrays
-    assert KEPT.keys() - {"x", "y", "weights"} == {
+    # the fixed ones of the command are those of the job, and how its files are read
+    assert KEPT.keys() - {"x", "y", "weights", *FILE_OPTIONS} == {
         *FIXED, *(name for name, option in KEPT.items() if option.resume is Resume.FREE)
     }  # fmt: skip
 

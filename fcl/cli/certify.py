@@ -7,24 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, messages, refuse_same, show
-from fcl.cli.options import (
-    EXIT_CODES,
-    FILE,
-    TableCommand,
-)
-from fcl.cli.process import run
+from fcl.cli.common import messages, show
+from fcl.cli.job import OutputFiles
+from fcl.cli.options import EXIT_CODES, FILE, TableCommand
 from fcl.cli.report import certify_lines
-from fcl.cli.saving import save_result
-from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
+from fcl.facts import Fact
 from fcl.numerals import read_number
 from fcl.options import PROBLEM, options_of_command
 from fcl.options.option import CERTIFY
 
 if TYPE_CHECKING:
     from fcl.drivers.optimality import Optimality
-    from fcl.facts import Fact
     from fcl.model import Model
     from fcl.run.events import Event
 
@@ -63,31 +57,20 @@ def command(model: str, data: str, **options: Any) -> int:
     bound on the objective of any model. The bound of a poor model is poor, too: the bound of an optimum
     (--bound-from) says more.
     """
-    from fcl.files.atomic import check_output
-    from fcl.files.result_file import Output, saved_bytes
-
-    inputs = {"model": model, "data": data, "the optimum": options["bound_from"]}
-    for option in ("out", "json"):
-        path = options["as_json" if option == "json" else option]
-        if path is not None:
-            refuse_same(path, f"--{option}", **inputs)
-            check_output(path, options["overwrite"])
-    if options["out"] is not None and options["as_json"] is not None:
-        refuse_same(options["as_json"], "--json", model=options["out"])
-    with stop_on_signals():
-        found, notes = _certify(model, data, options)
-        out, moved = options["out"], False
-        if options["out"] is not None and found.model is not None:
-            output = Output(options["out"], options["overwrite"])
-            moved |= save_result(output, found.model.save)
-            out = output.path
-        if options["as_json"] is not None:
-            text = json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n"
-            place = Output(options["as_json"], options["overwrite"])
-            moved |= save_result(place, saved_bytes(text.encode()), "the result")
-        if not options["quiet"]:
-            show(certify_lines(found, model, out, notes))
-    return EXIT_FAILED if moved else 0
+    outputs = OutputFiles(
+        options["overwrite"], model=model, data=data, **{"the optimum": options["bound_from"]}
+    )
+    outputs.add("--out", options["out"], "model")
+    outputs.add("--json", options["as_json"], "result")
+    found, notes = _certify(model, data, options)
+    if found.model is not None:
+        outputs.write("--out", found.model.save)
+    text = json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n"
+    outputs.write("--json", text.encode())
+    if not options["quiet"]:
+        written = [Fact("written", path) for what, path in outputs.written if what == "model"]
+        show(certify_lines(found, model, [*notes, *written]))
+    return outputs.exit_code
 
 
 def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality, list[Fact]]:
@@ -102,8 +85,7 @@ def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality,
     if options["intercept"] is not None:
         to_certify = to_certify.with_intercept(options["intercept"])
     bound = None if options["bound_from"] is None else _optimum(options)
-    if not options["quiet"]:
-        messages.say(f"reading {data}")
+    messages.note(f"reading {data}")
     covariates = None if to_certify.model is None else to_certify.model.covariate_names or None
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
     rows = open_rows(data, covariates=covariates, **arrays)
@@ -152,12 +134,3 @@ def _say(event: Event) -> None:
         messages.say(f"compiling kernels, once, about {event.seconds:.0f} s")
     elif isinstance(event, StepProgress):
         messages.say(f"{event.step}, {100.0 * event.share:.0f} %")
-
-
-def main() -> None:
-    """Run ``fcl certify`` as a process."""
-    run(command)
-
-
-if __name__ == "__main__":
-    main()

@@ -94,6 +94,7 @@ class Messages(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.command = "fcl"
+        self.quiet = False  #: whether to show only warnings and errors
         self.write: Callable[[str], None] = self.to_stderr
 
     @staticmethod
@@ -103,6 +104,11 @@ class Messages(logging.Handler):
     def say(self, text: str, keep: str = "") -> None:
         """Write a line that begins with the command's name; characters in `keep` are not escaped."""
         self.write(printable(f"{self.command}: {text}", keep))
+
+    def note(self, text: str) -> None:
+        """Write a line, unless the user asked for quiet."""
+        if not self.quiet:
+            self.say(text)
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
@@ -138,6 +144,7 @@ def _command(name: str) -> Iterator[None]:
         columns.setLevel(logging.NOTSET)
         messages.command, logger.level, logger.propagate = before
         messages.write = messages.to_stderr
+        messages.quiet = False
 
 
 def _set_storage_options(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> None:
@@ -159,7 +166,8 @@ def _set_storage_options(ctx: click.Context, param: click.Parameter, values: Seq
 
 
 def be_quiet() -> None:
-    """Show no notes on columns until the command ends."""
+    """Show only warnings and errors until the command ends."""
+    messages.quiet = True
     logging.getLogger("fcl.columns").setLevel(logging.WARNING)
 
 

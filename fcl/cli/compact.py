@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from fcl.cli.common import EXIT_FAILED, messages, refuse_same, show
-from fcl.cli.saving import save_result
-from fcl.cli.signals import stop_on_signals
+from fcl.cli.common import messages, show
+from fcl.cli.job import OutputFiles
 from fcl.errors import InputError
 from fcl.facts import Fact, aligned
 from fcl.options.convert import READING, ROUNDING
@@ -40,38 +39,32 @@ def is_compaction(inputs: Sequence[str], options: Mapping[str, Any]) -> bool:
     return found
 
 
-def compact_file(path: str, out: str, quiet: bool, options: Mapping[str, Any]) -> int:
+def compact_file(path: str, out: str, options: Mapping[str, Any]) -> int:
     """Write a compact copy of a model file, and say what was saved and lost; returns the exit code."""
-    from fcl.files.atomic import check_output
-    from fcl.files.result_file import Output
     from fcl.model import load_model
     from fcl.scoring.compact import compact_model
 
-    refuse_same(out, "OUT", model=path, data=options["data"])
+    outputs = OutputFiles(options["overwrite"], model=path, data=options["data"])
     if (options["bits"] is None) == (options["max_loss"] is None):
         raise InputError(f"{path}: give --bits M, or --max-loss SHARE with --data DATA")
     if options["max_loss"] is not None and options["data"] is None:
         raise InputError("--max-loss: expected --data DATA, to measure losses on")
-    check_output(out, options["overwrite"])
-    if not quiet:
-        read = [path] if options["data"] is None else [path, options["data"]]
-        messages.say(f"reading {', '.join(read)}")
-    with stop_on_signals():
-        model = load_model(path, options["imports"])
-        data = None if options["data"] is None else _open(model, options)
-        found = compact_model(
-            model,
-            data,
-            bits=options["bits"],
-            max_loss=options["max_loss"],
-            rounding=options["rounding"],
-            seed=options["seed"] or 0,
-        )
-        output = Output(out, options["overwrite"])
-        moved = save_result(output, found.model.save)
-    if not quiet:
-        show(_lines(model, found, path, output.path))
-    return EXIT_FAILED if moved else 0
+    outputs.add("OUT", out, "compact model")
+    messages.note(f"reading {', '.join(filter(None, [path, options['data']]))}")
+    model = load_model(path, options["imports"])
+    data = None if options["data"] is None else _open(model, options)
+    found = compact_model(
+        model,
+        data,
+        bits=options["bits"],
+        max_loss=options["max_loss"],
+        rounding=options["rounding"],
+        seed=options["seed"] or 0,
+    )
+    outputs.write("OUT", found.model.save, "the model")
+    if not options["quiet"]:
+        show(_lines(model, found, path, outputs["OUT"].path))
+    return outputs.exit_code
 
 
 def _open(model: Any, options: Mapping[str, Any]) -> DataSet:

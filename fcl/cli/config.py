@@ -90,10 +90,11 @@ def given_options(ctx: click.Context) -> dict[str, str]:
     return spelled
 
 
-def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Merge the command line with a TOML file, which it overrides.
+def effective_options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
+    """Merge the command line with the TOML file of ``--config``, if it is given.
 
-    The file may come from a stranger: options without ``from_file`` and URLs are refused.
+    The command line overrides the file, which may come from a stranger: options without ``from_file`` and
+    URLs are refused.
 
     The command declares its options in a table (:class:`TableCommand`). Keys of the file are the long
     names of the options, with ``-`` or ``_``; paths in it are relative to the working folder, as on the
@@ -112,10 +113,13 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
         A key is unknown or no setting that a file may have, or its value has a wrong type or is invalid;
         the message names file and key.
     """
+    values, given = dict(ctx.params), given_options(ctx)
+    path = values["config"]
+    if path is None:
+        return values, given
     command = ctx.command
     assert isinstance(command, TableCommand)
     table = command.table
-    values, given = dict(ctx.params), given_options(ctx)
     names = _long_names(command)
     seen: dict[str, str] = {}
     in_file = {}

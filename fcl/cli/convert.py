@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fcl.cli.common import messages, refuse_same, show
 from fcl.cli.compact import compact_file, is_compaction
+from fcl.cli.foreign import progress_bar
 from fcl.cli.options import EXIT_CODES, FILE, TableCommand
-from fcl.cli.process import run
-from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
 from fcl.options.convert import READING
 from fcl.units import counted, format_seconds
 
 if TYPE_CHECKING:
     from fcl.convert.contract import OutputLayout
-    from fcl.convert.run import Progress, Summary
+    from fcl.convert.run import Summary
 
 EPILOG = """\
 \b
@@ -51,7 +48,7 @@ _HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".h5ad")
 @click.command("fcl convert", cls=TableCommand, epilog=EPILOG + EXIT_CODES)
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=FILE)
 @click.argument("out", metavar="OUT", type=FILE)
-def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> int:
+def command(inputs: tuple[str, ...], out: str, **options: Any) -> int:
     """Convert the files IN into the Zarr group OUT, from which fcl-train reads.
 
     IN is a FASTA file, or one of positive and one of negative sequences; BED, narrowPeak or a table of
@@ -63,59 +60,43 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> i
     model, OUT is a compact model: its weights are rounded, and take a few bits each.
     """
     if is_compaction(inputs, options):
-        return compact_file(inputs[0], out, quiet, options)
+        return compact_file(inputs[0], out, options)
     if len(inputs) == 1 and inputs[0].partition("::")[0].endswith(_HDF5):
-        _copy_hdf5(inputs[0], out, quiet, options)
+        _copy_hdf5(inputs[0], out, options)
         return 0
     files = {f"input {number}": path for number, path in enumerate(inputs, 1) if path != "-"}
     refuse_same(out, "OUT", **files, **_other_inputs(options))
+    quiet = options.pop("quiet")
     options = {name: value for name, value in options.items() if name in READING}
-    with stop_on_signals(), _progress(quiet) as progress:
-        if not quiet:
-            messages.say(f"reading {', '.join(inputs)}")
-        from fcl.convert.run import convert
+    messages.note(f"reading {', '.join(inputs)}")
+    from fcl.convert.run import convert
 
+    with progress_bar() as progress:
         summary = convert(inputs, out, progress=progress, **options)
     if not quiet:
         show([*_summary_lines(summary, out), _next_line(summary, out, options)])
     return 0
 
 
-def _copy_hdf5(source: str, out: str, quiet: bool, options: Mapping[str, Any]) -> None:
+def _copy_hdf5(source: str, out: str, options: Mapping[str, Any]) -> None:
     """Copy the arrays of an HDF5 file, for object stores."""
     from fcl.convert.hdf5 import copy_hdf5
 
     for name, value in options.items():
-        if name in READING and name not in ("overwrite", "memory") and value not in (None, False):
+        if (
+            name in READING
+            and name not in ("overwrite", "memory", "quiet")
+            and value not in (None, False)
+        ):
             raise InputError(
                 f"{READING[name].spelled} is not an option for HDF5 files, whose arrays are copied as "
                 "they are; leave it out"
             )
     refuse_same(out, "OUT", input=source)
-    with stop_on_signals():
-        if not quiet:
-            messages.say(f"reading {source}")
-        lines = copy_hdf5(source, out, options["overwrite"])
-    if not quiet:
+    messages.note(f"reading {source}")
+    lines = copy_hdf5(source, out, options["overwrite"])
+    if not options["quiet"]:
         show([f"{name:12} {text}" for name, text in lines])
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Progress | None]:
-    """A bar on a terminal: share of the bytes read, rows, time left."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = BarColumn(), TextColumn("{task.percentage:3.0f} %"), TextColumn("{task.fields[rows]}")
-    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, rows="")
-        yield lambda done, total, rows: bar.update(
-            task, completed=done, total=total, rows=f"{counted(rows, 'row')}"
-        )
 
 
 def _summary_lines(summary: Summary, out: str) -> list[str]:
@@ -181,12 +162,3 @@ def _is_regression(summary: Summary) -> bool:
 def _other_inputs(options: Mapping[str, Any]) -> dict[str, str | None]:
     """The inputs that are options."""
     return {name: options[name] for name in ("genome", "negatives", "like", "names", "keep")}
-
-
-def main() -> None:
-    """Run ``fcl convert`` as a process."""
-    run(command)
-
-
-if __name__ == "__main__":
-    main()

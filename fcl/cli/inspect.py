@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, printable, refuse_same, show
+from fcl.cli.common import printable, show
+from fcl.cli.job import OutputFiles
 from fcl.cli.options import FILE, TableCommand
 from fcl.cli.process import run
-from fcl.cli.saving import save_result
-from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,40 +37,31 @@ def command(
 ) -> int:
     """Show a summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
-    from fcl.files.atomic import check_output
-    from fcl.files.result_file import Output, saved_bytes
     from fcl.model import Model, load_model
     from fcl.model.score_files import score_lines
     from fcl.report.meme import meme_text
 
-    for option, path in (("--tsv", tsv), ("--meme", meme)):
-        if path is not None:
-            refuse_same(path, option, model=model)
-            check_output(path, overwrite)
+    outputs = OutputFiles(overwrite, model=model)
+    outputs.add("--tsv", tsv, "tsv")
+    outputs.add("--meme", meme, "meme")
     if kind is not None and tsv is None:
         raise InputError("--format: the file to write is lacking; give --tsv FILE")
-    if tsv is not None and meme is not None:
-        refuse_same(meme, "--meme", tsv=tsv)
-    moved = False
-    with stop_on_signals():  # so that every signal removes partial files
-        trained = load_model(model, imports)
-        if isinstance(trained, Model):
-            summary = model_lines(trained, model, top)
-            lines = _lines(trained) if kind is None else score_lines(trained, kind)
-        else:
-            summary, lines = _stagewise(trained, model, top)
-            for option, value in (("--meme", meme), ("--format", kind)):
-                if value is not None:
-                    raise InputError(f"{option} is not for stagewise models; leave it out")
-        if meme is not None and isinstance(trained, Model):
-            trained.require_one_output("--meme", "--tsv writes the weights of each output")
-            motifs = meme_text(trained, top).encode()
-            moved |= save_result(Output(meme, overwrite), saved_bytes(motifs), "the patterns")
-        if tsv is not None:
-            table = b"".join(line.encode() for line in lines)
-            moved |= save_result(Output(tsv, overwrite), saved_bytes(table), "the features")
-        show(summary)
-    return EXIT_FAILED if moved else 0
+    trained = load_model(model, imports)
+    if isinstance(trained, Model):
+        summary = model_lines(trained, model, top)
+        lines = _lines(trained) if kind is None else score_lines(trained, kind)
+    else:
+        summary, lines = _stagewise(trained, model, top)
+        for option, value in (("--meme", meme), ("--format", kind)):
+            if value is not None:
+                raise InputError(f"{option} is not for stagewise models; leave it out")
+    if meme is not None and isinstance(trained, Model):
+        trained.require_one_output("--meme", "--tsv writes the weights of each output")
+        outputs.write("--meme", meme_text(trained, top).encode(), "the patterns")
+    if tsv is not None:
+        outputs.write("--tsv", b"".join(line.encode() for line in lines), "the features")
+    show(summary)
+    return outputs.exit_code
 
 
 def _stagewise(model: Predictor, path: str, top: int) -> tuple[list[str], Iterator[str]]:

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, show
+from fcl.cli.common import show
+from fcl.cli.job import OutputFiles
 from fcl.cli.options import TableCommand
-from fcl.cli.saving import save_result
-from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
-from fcl.files.atomic import check_output
-from fcl.files.result_file import Output, saved_bytes
 
 _NUMBERS = '''"""Features of my own: pairs of columns that are both above their medians."""
 
@@ -134,13 +131,11 @@ def command(name: str, rows: str, overwrite: bool) -> int:
     text = _TEMPLATES[rows].format(name=name)
     test = _TEST.format(name=name, module=module, rows=_ROWS[rows])
     files = {f"{module}.py": text, f"test_{module}.py": test}
+    outputs = OutputFiles(overwrite)
     for path in files:
-        check_output(path, overwrite)
-    moved = False
-    with stop_on_signals():
-        for path, content in files.items():
-            output = Output(path, overwrite)
-            moved |= save_result(output, saved_bytes(content.encode()), "the file")
+        outputs.add(path, path, path)
+    for path, content in files.items():
+        outputs.write(path, content.encode(), "the file")
     show(
         [
             f"{module}.py: the class {name}; edit it",
@@ -148,7 +143,7 @@ def command(name: str, rows: str, overwrite: bool) -> int:
             f"next: fcl train DATA --features {module}:{name} --C 0.1 --out model.fcl",
         ]
     )
-    return EXIT_FAILED if moved else 0
+    return outputs.exit_code
 
 
 def _module_of(name: str) -> str:

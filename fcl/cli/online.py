@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from fcl import kernels
-from fcl.cli.common import (
-    EXIT_FAILED,
-    EXIT_UNFINISHED,
-    EXIT_USAGE,
-    Interrupted,
-    messages,
-    refuse_same,
-    show,
-)
-from fcl.cli.config import given_options, merge_config
+from fcl.cli.common import EXIT_UNFINISHED, EXIT_USAGE, messages
+from fcl.cli.config import effective_options
+from fcl.cli.job import LearnSteps, learn
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
 from fcl.cli.options import TableCommand
-from fcl.cli.process import run
-from fcl.cli.saving import save_result
-from fcl.cli.signals import Stop, stop_on_signals
+from fcl.cli.progress import View
 from fcl.clock import Clock
 from fcl.errors import InputError
 from fcl.facts import Fact
 from fcl.options import Resume, options_of_command
 from fcl.options.online import ONLINE_OPTIONS
 from fcl.options.option import ONLINE
+from fcl.run.events import Event
 
 #: Spellings of 16-bit weights, which are an option of another name here.
 _GRID = re.compile(r"q[0-9]+\.[0-9]+")
@@ -72,140 +64,110 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     are learnt in their order until they end, or a signal comes. They cannot be read again, so that the
     model has no certificate.
     """
-    given = given_options(ctx)
-    if params["config"] is not None:
-        params, given = merge_config(ctx, params["config"])
-    _check(params, given)
-    # a TOML file may come from a stranger, so only a typed name is trusted
-    trusted = None if given.get("features") == "--features" else params["imports"]
-    with stop_on_signals() as stop:
-        return _learn(params, trusted, stop)
+    return learn(OnlineSteps(*effective_options(ctx), ctx.obj))
 
 
-def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """Validate all that needs no data."""
-    resumed = options["resume"] is not None
-    if options["data"] is None:
-        raise click.UsageError("DATA is missing")
-    check_stream(options, given)
-    if resumed:
-        wrong = sorted(given.keys() & _FIXED)
-        if wrong:
-            raise InputError(
-                f"{given[wrong[0]]}: a resumed run keeps the options of its file; leave it out, or "
-                "start over"
+class OnlineSteps(LearnSteps):
+    """A learner that reads rows once or a few times, from DATA or from standard input."""
+
+    command, needs = ONLINE, ("data",)
+
+    def __init__(self, options: dict[str, Any], *more: Any) -> None:
+        super().__init__(options, *more)
+        self._is_stream = options["data"] == STDIN
+        self.saves_own_model = options["out"] is not None and options["out"] == options["resume"]
+        self.inputs = ("valid", "config", "initial", *(() if self._is_stream else ("data",)))
+        self._clock = Clock()
+
+    def check(self) -> None:
+        options, given = self.options, self.given
+        super().check()
+        check_stream(options, given)
+        if options["resume"] is not None:
+            wrong = sorted(given.keys() & _FIXED)
+            if wrong:
+                raise InputError(
+                    f"{given[wrong[0]]}: a resumed run keeps the options of its file; leave it out, or "
+                    "start over"
+                )
+        elif options["features"] is None:
+            raise click.UsageError("--features is missing")
+        elif options["alpha"] is None and options["C"] is None:
+            raise click.UsageError(
+                "give --alpha or --C: the weight of the penalty, or of the losses"
             )
-    elif options["features"] is None:
-        raise click.UsageError("--features is missing")
-    elif (options["alpha"] is None) == (options["C"] is None):
-        raise click.UsageError("give --alpha or --C: the weight of the penalty, or of the losses")
-    if _GRID.fullmatch(options["weights"] or ""):
-        raise InputError(
-            f"--weights: expected an array of sample weights in DATA, got {options['weights']}; for a "
-            f"table of such numbers give --method ogd --table {options['weights']}"
-        )
-    if options["valid"] is not None and options["valid_fraction"] is not None:
-        raise click.UsageError("give --valid or --valid-fraction, not both")
-    if options["plan"]:
-        return
-    if options["out"] is None:
-        raise click.UsageError("--out is missing: the file to write the model to")
-    from fcl.files.atomic import check_output
+        if _GRID.fullmatch(options["weights"] or ""):
+            raise InputError(
+                f"--weights: expected an array of sample weights in DATA, got {options['weights']}; for "
+                f"a table of such numbers give --method ogd --table {options['weights']}"
+            )
 
-    inputs = {name: options[name] for name in ("data", "valid", "config", "initial")}
-    if options["data"] == STDIN:
-        del inputs["data"]
-    refuse_same(options["out"], "--out", **inputs)
-    check_output(options["out"], options["overwrite"] or options["out"] == options["resume"])
-    if options["log_json"] is not None:
-        refuse_same(options["log_json"], "--log-json", model=options["out"], **inputs)
-        check_output(options["log_json"], options["overwrite"])
+    def open(self) -> dict[str, Any]:
+        from fcl.cli.opening import initial_model
 
+        options = self.options
+        if self._is_stream:
+            arguments = stream_arguments(options, self.stop, self._should_stop)
+        else:
+            arguments = {name: options[o.parameter] for name, o in ONLINE_OPTIONS.items()}
+        started = {"resume": options["resume"], "initial": initial_model(options)}
+        return arguments | self.open_rows(self._is_stream) | started
 
-def _arguments(options: Mapping[str, Any], trusted: Any) -> dict[str, Any]:
-    """Open the data; returns the arguments of ``train_online``."""
-    from fcl.cli.opening import initial_model, open_rows, open_valid
-    from fcl.features import parse_features
+    def _should_stop(self) -> bool:
+        self._clock.start()  # asked first when the first pass begins
+        limit = self.options["max_time"]
+        return self.stop.requested() or (limit is not None and self._clock.seconds >= limit)
 
-    arrays = {name: options[name] for name in ("x", "y", "offset")}
-    data = open_rows(options["data"], weights=options["weights"], **arrays)
-    features = options["features"]
-    return {
-        **{name: options[option.parameter] for name, option in ONLINE_OPTIONS.items()},
-        "data": data,
-        "features": None if features is None else parse_features(features, trusted),
-        "valid": open_valid(options, arrays),
-        "resume": options["resume"],
-        "initial": initial_model(options),
-    }
+    def plan(self, arguments: dict[str, Any]) -> list[str]:
+        from fcl.drivers.online.train import plan_online
 
+        return plan_online(**arguments).lines()
 
-def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
-    is_stream = options["data"] == STDIN
-    if not options["quiet"]:
-        messages.say(f"reading {'standard input' if is_stream else options['data']}")
-    from fcl.cli.online_report import OnlineLines
-    from fcl.cli.progress import View
-    from fcl.cli.report import result_lines
-    from fcl.cli.watched import watched
-    from fcl.drivers.online.stream import learn_stream
-    from fcl.drivers.online.train import plan_online, train_online
-    from fcl.files.result_file import Output
-    from fcl.run import OnlineProgress, StopReason
+    def make_view(self) -> View:
+        from fcl.cli.online_report import OnlineLines
 
-    clock, limit = Clock(), options["max_time"]
+        return OnlineLines()
 
-    def should_stop() -> bool:
-        clock.start()  # asked first when the first pass begins
-        return stop.requested() or (limit is not None and clock.seconds >= limit)
+    def listens(self, event: Event) -> bool:
+        from fcl.run.events import OnlineProgress
 
-    overwrite, resumed = options["overwrite"], options["resume"]
-    output = Output(options["out"] or "", overwrite, own=options["out"] == resumed is not None)
-    if is_stream:
-        arguments = stream_arguments(options, trusted, stop, should_stop)
-        arguments |= {"save": output, "bare": options["bare"]}
-        stop.listening = True  # the rows that came before a signal are learnt
-    else:
-        arguments = _arguments(options, trusted)
-        if options["plan"]:
-            show(plan_online(**arguments).lines())
-            return 0
-        arguments["certify"] = not options["no_certify"]
-        arguments["save"] = None if options["bare"] else output
-    learn = learn_stream if is_stream else train_online
-    view = View() if options["quiet"] else OnlineLines()
-    with (
-        kernels.compilation.Compilation(lambda: None, clock),
-        watched(options, stop, view, OnlineProgress) as progress,
-    ):
-        try:
-            result = learn(**arguments, progress=progress, should_stop=should_stop)
-        except KeyboardInterrupt:
-            if stop.signum is None:
-                raise
-            raise Interrupted(stop.signum) from None
-    moved = save_result(
-        output, lambda path, replace: result.save(path, replace, bare=options["bare"])
-    )
-    moved |= output.path != options["out"]  # perhaps while it learnt
-    if result.reason is StopReason.DIVERGED:
-        messages.say(f"error: {result.message}; the model before this row is in {output.path}")
-        return EXIT_USAGE
-    if result.reason is StopReason.MEMORY:
-        messages.say(f"error: {result.message}; the model so far is in {output.path}")
-        return EXIT_UNFINISHED
-    if not options["quiet"]:
-        facts = [*result.facts(options["memory"]), Fact("model", output.path)]
-        show(result_lines(facts, result.model))
-    if moved:
-        return EXIT_FAILED
-    return 128 + stop.signum if stop.signum is not None else 0
+        return isinstance(event, OnlineProgress)
 
+    def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:
+        from fcl.drivers.online.stream import learn_stream
+        from fcl.drivers.online.train import train_online
 
-def main() -> None:
-    """Run ``fcl online`` as a process."""
-    run(command)
+        bare, output = self.options["bare"], self.outputs["--out"]
+        if self._is_stream:
+            arguments |= {"save": output, "bare": bare}
+            self.stop.listening = True  # the rows that came before a signal are learnt
+        else:
+            arguments["certify"] = not self.options["no_certify"]
+            arguments["save"] = None if bare else output
+        train = learn_stream if self._is_stream else train_online
+        with kernels.compilation.Compilation(lambda: None, self._clock):
+            return train(**arguments, progress=progress, should_stop=self._should_stop)
 
+    def save(self, result: Any) -> None:
+        bare = self.options["bare"]
+        self.outputs.write("--out", lambda path, replace: result.save(path, replace, bare=bare))
+        # it may have been taken while the run saved what it had learnt
+        self.outputs.moved |= self.outputs["--out"].path != self.options["out"]
 
-if __name__ == "__main__":
-    main()
+    def failure(self, result: Any) -> int | None:
+        from fcl.run.reasons import StopReason
+
+        path = self.outputs["--out"].path
+        if result.reason is StopReason.DIVERGED:
+            messages.say(f"error: {result.message}; the model before this row is in {path}")
+            return EXIT_USAGE
+        if result.reason is StopReason.MEMORY:
+            messages.say(f"error: {result.message}; the model so far is in {path}")
+            return EXIT_UNFINISHED
+        return None
+
+    def summary(self, result: Any) -> list[str]:
+        from fcl.cli.report import result_lines
+
+        model = Fact("model", self.outputs["--out"].path)
+        return result_lines([*result.facts(self.options["memory"]), model], result.model)

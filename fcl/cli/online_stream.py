@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import Interrupted
+from fcl.cli.common import Interrupted, messages
 from fcl.cli.signals import Stop
 from fcl.errors import InputError
 from fcl.memory.allowance import budget
@@ -69,14 +69,11 @@ def check_stream(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
 
 
 def stream_arguments(
-    options: Mapping[str, Any], trusted: Any, stop: Stop, should_stop: Callable[[], bool]
+    options: Mapping[str, Any], stop: Stop, should_stop: Callable[[], bool]
 ) -> dict[str, Any]:
-    """The arguments of ``learn_stream`` for the options of the command."""
-    from fcl.features import parse_features
-
+    """The arguments of ``learn_stream`` for the rows of standard input and the options of learning."""
     if sys.stdin is None:
         raise InputError(f"{NAME} (-) is closed; expected a file or a pipe")
-    from fcl.cli.opening import initial_model, open_valid
     from fcl.model.model import load_model
 
     pieces, resumes = _pieces(sys.stdin.buffer, should_stop), options["resume"] is not None
@@ -87,15 +84,8 @@ def stream_arguments(
     if columns is None:  # a stream continues with the columns of its model
         assert model is not None
         columns = model.family.row_width
-    features = options["features"]
-    return {
-        **_learning(options),
-        "resume": options["resume"],
-        "blocks": _blocks(pieces, columns, first_id, _remedy(options), stop, resumes),
-        "features": None if features is None else parse_features(features, trusted),
-        "valid": open_valid(options, {name: options[name] for name in ("x", "y")}),
-        "initial": initial_model(options),
-    }
+    blocks = _blocks(pieces, columns, first_id, _remedy(options), stop, resumes)
+    return {**_learning(options), "blocks": blocks}
 
 
 def _learning(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,8 +100,6 @@ def _learning(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _first_id(options: Mapping[str, Any], model: Model | None) -> int:
     """The id of the first column: as the user says, and as a model to begin with knows it."""
-    from fcl.cli.common import messages
-
     stated = 0 if options["zero_based"] else 1
     path = options["resume"] or options["initial"]
     known = None if model is None else model.column_record.first_id
@@ -121,8 +109,7 @@ def _first_id(options: Mapping[str, Any], model: Model | None) -> int:
         raise InputError(
             f"--zero-based: the ids of {path} begin at 1, to which its weights belong; leave it out"
         )
-    if not options["quiet"]:
-        messages.say(f"ids: from {known}, as in {path}")
+    messages.note(f"ids: from {known}, as in {path}")
     return known
 
 

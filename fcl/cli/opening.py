@@ -67,11 +67,10 @@ def open_valid(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> DataSet
         return valid
     if open_columns({"source": path}, {"weights": weights}, valid.n_rows):
         return open_rows(path, weights=weights, **arrays)
-    if not options["quiet"]:
-        messages.say(
-            f'{path}: no array "{weights}" of {valid.n_rows:,} weights, so that all rows count equally '
-            "in scores"
-        )
+    messages.note(
+        f'{path}: no array "{weights}" of {valid.n_rows:,} weights, so that all rows count equally in '
+        "scores"
+    )
     return valid
 
 

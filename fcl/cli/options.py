@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fcl.cli.common import Command
+from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
 from fcl.options import GROUPS, Kind, Option, Resume, options_of_command
 from fcl.options.kinds import FLAG, PATH
@@ -119,6 +120,14 @@ class TableCommand(Command):
         own = map(click_parameter, self.table.values())
         super().__init__(name, params=[*params, *own, version_option()], **more)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command with ``ctx.obj``, which says whether a signal asks for an end.
+
+        Signals are handled, so that a command that one of them ends leaves no partial files.
+        """
+        with stop_on_signals() as ctx.obj:
+            return super().invoke(ctx)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the options in their groups."""
         if not self.groups:
@@ -137,15 +146,38 @@ class TableCommand(Command):
 
 
 class TrainCommand(TableCommand):
-    """``fcl-train``, which explains a second file."""
+    """``fcl-train``, for which a second file of sequences or intervals is that of ``--negatives``."""
+
+    def __init__(self, name: str, **more: Any) -> None:
+        super().__init__(name, **more)
+        self.params.append(click.Argument(["second"], required=False, metavar="", type=FILE))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; a second file is an error that names it, or shows how to convert both."""
+        """Parse the arguments; a second file of another kind is an error that says what to do."""
         try:
-            return super().parse_args(ctx, list(args))
+            rest = super().parse_args(ctx, list(args))
         except click.UsageError:
             self._explain_files(_positional(self, ctx, args))
             raise
+        if (second := ctx.params.pop("second")) is not None:
+            files = [ctx.params["data"], second]
+            if not self._are_classes(files):
+                self._explain_files(files)
+                raise click.UsageError(f"Got unexpected extra argument ({second})")
+            if ctx.params["negatives"] is not None:
+                raise click.UsageError("give --negatives or a second file, not both")
+            ctx.params["negatives"] = second
+            ctx.set_parameter_source("negatives", click.core.ParameterSource.COMMANDLINE)
+        return rest
+
+    @staticmethod
+    def _are_classes(files: list[str]) -> bool:
+        """Whether two files have the sequences or the intervals of two classes."""
+        from fcl.data.foreign import find_format  # late: it imports NumPy
+
+        formats = [find_format(Path(path), b"") for path in files if os.path.isfile(path)]
+        names = [found and found.name for found in formats]
+        return names in (["fasta"] * 2, ["bed"] * 2)
 
     @staticmethod
     def _explain_files(files: list[str]) -> None:
@@ -175,7 +207,8 @@ def _positional(command: click.Command, ctx: click.Context, args: list[str]) -> 
     except click.UsageError:
         return []
     # without DATA some versions of click give a value of a class of their own, others None
-    return [value for value in (values.get("data"), *others) if isinstance(value, str)]
+    found = (values.get("data"), values.get("second"), *others)
+    return [value for value in found if isinstance(value, str)]
 
 
 #: The options that a checkpoint of ``fcl train`` keeps.

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import click
 
-from fcl.cli.common import (
-    EXIT_CHECKPOINT,
-    EXIT_FAILED,
-    EXIT_UNFINISHED,
-    Interrupted,
-    messages,
-    printable,
-    show,
-)
-from fcl.cli.saving import save_result
-from fcl.errors import FclError, InputError
+from fcl.cli.common import messages, printable
+from fcl.cli.job import LearnSteps
+from fcl.cli.path_report import PathView, path_lines
+from fcl.cli.progress import View
+from fcl.cli.saving import KeptState
+from fcl.cli.signals import Stop
+from fcl.cli.training import TrainSteps
+from fcl.cli.watched import passes_view
+from fcl.errors import InputError
 from fcl.numerals import read_whole
 from fcl.options import options_of_command
 from fcl.options.option import TRAIN
 from fcl.options.path import OF_SCORES, PATH_OPTIONS
+from fcl.run.events import Event, Jobs, PassDone
+from fcl.run.reasons import StopReason
 from fcl.store import local_neighbour
 from fcl.units import counted
-
-if TYPE_CHECKING:
-    from fcl.cli.signals import Stop
-    from fcl.data import DataSet
-    from fcl.files.result_file import Output, Save
-    from fcl.path.result import PathResult
 
 _TABLE = options_of_command(TRAIN)
 #: Options that a path does not take, and why.
@@ -50,126 +44,140 @@ _NOT_ARGUMENTS = ("C", "alpha", "checkpoint", "checkpoint_every", "resume")
 GROUP_FOLDS = 5
 
 
-def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """Raise UsageError for options that do not go with ``--path``, or that need it."""
-    if options["path"] is None:
-        for name, option in _TABLE.items():
-            if option.group == "path" and name in given:
-                raise click.UsageError(f"{option.spelled} needs --path N")
-        return
-    for name, why in _NOT_OF_PATHS.items():
-        if name in given:
-            raise click.UsageError(f"{_TABLE[name].spelled} does not go with --path: {why}")
-    if options["resume"] is not None and options["out"] is not None:
-        _check_folder(options["resume"], local_neighbour(options["out"], ".path"))
-    if options["outer"] is not None and options["cv"] is None:
-        raise click.UsageError("--outer needs --cv, which chooses C in each outer fold")
-    if "refit_alpha" in given and not options["refit"]:
-        raise click.UsageError("--refit-alpha needs --refit")
-    validates = options["valid"] or options["valid_fraction"]
-    if options["cv"] is not None and validates:
-        raise click.UsageError("give --cv, --valid or --valid-fraction, not two of them")
-    for name in () if options["cv"] is not None or validates else OF_SCORES:
-        if name in given:
-            raise click.UsageError(
-                f"{_TABLE[name].spelled} needs scores of held-out rows: give --cv, --valid "
-                "or --valid-fraction"
+class PathSteps(TrainSteps):
+    """A training along a path, whose jobs run inline by default."""
+
+    def __init__(self, options: dict[str, Any], given: Mapping[str, str], stop: Stop) -> None:
+        driver = options["driver"] if "driver" in given else "inline"
+        super().__init__({**options, "driver": driver, "checkpoint": None}, given, stop, None)
+        # it keeps the points, and may replace what the path wrote
+        self.saves_own_model = options["resume"] is not None
+
+    @property
+    def folder(self) -> str:
+        """The folder of the points."""
+        return local_neighbour(self.options["out"], ".path")
+
+    def check(self) -> None:
+        """Raise UsageError for options that do not go with ``--path``, or that need others."""
+        options, given = self.options, self.given
+        for name, why in _NOT_OF_PATHS.items():
+            if name in given:
+                raise click.UsageError(f"{_TABLE[name].spelled} does not go with --path: {why}")
+        if self.saves_own_model and options["out"] is not None:
+            self._check_points(options["resume"])
+        if options["outer"] is not None and options["cv"] is None:
+            raise click.UsageError("--outer needs --cv, which chooses C in each outer fold")
+        if "refit_alpha" in given and not options["refit"]:
+            raise click.UsageError("--refit-alpha needs --refit")
+        validates = options["valid"] or options["valid_fraction"]
+        if options["cv"] is not None and validates:
+            raise click.UsageError("give --cv, --valid or --valid-fraction, not two of them")
+        for name in () if options["cv"] is not None or validates else OF_SCORES:
+            if name in given:
+                raise click.UsageError(
+                    f"{_TABLE[name].spelled} needs scores of held-out rows: give --cv, --valid "
+                    "or --valid-fraction"
+                )
+        if options["save_oof"] is not None:
+            if options["cv"] is None:
+                raise click.UsageError("--save-oof needs --cv: only folds hold every row out once")
+            if not options["save_oof"].endswith((".npy", ".tsv")):
+                raise click.UsageError(
+                    f"--save-oof: expected FILE.tsv, a table, or FILE.npy, got {options['save_oof']}"
+                )
+        super().check()
+
+    def _check_points(self, given: str) -> None:
+        """Raise InputError unless ``--resume`` names the folder of points beside ``--out``."""
+        if os.path.realpath(given) != os.path.realpath(self.folder):
+            raise InputError(
+                f"--resume {given}: expected the folder of points of --out, {self.folder}"
             )
-    if options["save_oof"] is not None:
-        if options["cv"] is None:
-            raise click.UsageError("--save-oof needs --cv: only folds hold every row out once")
-        if not options["save_oof"].endswith((".npy", ".tsv")):
-            raise click.UsageError(
-                f"--save-oof: expected FILE.tsv, a table, or FILE.npy, got {options['save_oof']}"
-            )
+        if not os.path.isfile(os.path.join(self.folder, "path.json")):
+            raise InputError(f"--resume {given}: holds no points of a path; leave --resume out")
 
+    def more_outputs(self) -> Iterable[tuple[Any, ...]]:
+        own = self.saves_own_model
+        yield "--save-oof", self.options["save_oof"], "out of fold", own
+        refit = f"{self.options['out'].removesuffix('.fcl')}.refit.fcl"
+        yield "--refit", refit if self.options["refit"] else None, "refit model", own
+        yield from super().more_outputs()
 
-def _check_folder(given: str, folder: str) -> None:
-    """Raise InputError unless ``--resume`` names the folder of points beside ``--out``."""
-    if os.path.realpath(given) != os.path.realpath(folder):
-        raise InputError(f"--resume {given}: expected the folder of points of --out, {folder}")
-    if not os.path.isfile(os.path.join(folder, "path.json")):
-        raise InputError(f"--resume {given}: holds no points of a path; leave --resume out")
+    def plan(self, arguments: dict[str, Any]) -> list[str]:
+        # the plan is the same at every C; patience counts points there
+        arguments |= {"alpha": 1.0, "patience": None}
+        if self.options["dask"] is not None:  # of each job that a worker runs
+            arguments |= {"driver": "inline", "dask": None}
+        return super().plan(arguments)
 
+    def make_view(self) -> View:
+        return PathView(passes_view(lines=self.options["verbose"]))
 
-def path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The effective options of a command with ``--path``, whose jobs run inline by default."""
-    driver = options["driver"] if "driver" in given else "inline"
-    return {**options, "driver": driver, "checkpoint": None}
+    def listens(self, event: Event) -> bool:
+        return isinstance(event, PassDone | Jobs)
 
+    def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:
+        from fcl.path.train import train_path
 
-def path_outputs(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The files that ``--path`` writes besides the model, each with its option."""
-    oof = options["save_oof"]
-    found = [] if oof is None else [("--save-oof", oof)]
-    return [*found, ("--refit", _refit_name(options["out"]))] if options["refit"] else found
-
-
-def _refit_name(out: str) -> str:
-    """The file of the refit: model.refit.fcl for model.fcl."""
-    return f"{out.removesuffix('.fcl')}.refit.fcl"
-
-
-def run_path(
-    options: Mapping[str, Any],
-    arguments: Callable[[], dict[str, Any]],
-    output: Output,
-    trusted: Collection[str],
-    stop: Stop,
-) -> int:
-    """Train the path, write its files, and print its table; returns the exit code.
-
-    Parameters
-    ----------
-    options : mapping
-        Effective options of the command.
-    arguments : callable
-        Opens the data, and returns the arguments of :func:`fcl.train`.
-    output : Output
-        The file of the chosen model.
-    trusted : collection of str
-        Modules that models may import.
-    stop : Stop
-        Whether a signal asks for an end.
-    """
-    from fcl.run.reasons import StopReason
-
-    folder = local_neighbour(options["out"], ".path")
-    given = arguments()
-    for name in _NOT_ARGUMENTS:
-        del given[name]
-    given |= {name: options[name] for name in PATH_OPTIONS if name != "points"}
-    if options["patience"] is None:  # the default of a path
-        del given["patience"]
-    given |= _all_folds(options, given["data"])
-    if options["overwrite"] and options["resume"] is None:
-        _remove(folder)
-    path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
-    if stop.signum is not None and path.reason == StopReason.INTERRUPTED:
-        messages.say(
-            f"{folder} holds {counted(len(path.points), 'point')}; {_how_to_continue(options, folder)}"
+        options = self.options
+        for name in _NOT_ARGUMENTS:
+            del arguments[name]
+        self._data = arguments["data"]
+        arguments |= {name: options[option.parameter] for name, option in PATH_OPTIONS.items()}
+        if options["patience"] is None:  # the default of a path
+            del arguments["patience"]
+        arguments |= _all_folds(self.rows, self._data)
+        if options["overwrite"] and options["resume"] is None:
+            _remove(self.folder)
+        return train_path(
+            **arguments,
+            folder=self.folder,
+            trusted=self.modules,
+            progress=progress,
+            should_stop=self.stop.requested,
         )
-        return 128 + stop.signum
-    if path.checkpoint_failed:
-        messages.say(f"error: {folder} lacks the last points, which could not be written")
-    written, moved = _write(options, path, given["data"], output)
-    if not options["quiet"]:
-        from fcl.cli.path_report import path_lines
 
-        show(path_lines(path, written, folder))
-    if moved:
-        return EXIT_FAILED
-    if path.checkpoint_failed:
-        return EXIT_CHECKPOINT
-    unfinished = not path.chosen.converged and not path.chosen.reason.is_chosen
-    return EXIT_UNFINISHED if unfinished else 0
+    def left(self, kept: KeptState) -> str:
+        if not any("path.json" in files for _, _, files in os.walk(self.folder)):
+            return ""
+        return f"{self.folder} holds points; {self._how_to_continue()}"
 
+    def _how_to_continue(self) -> str:
+        """How to continue an interrupted path: ``--overwrite`` would remove its points."""
+        if not self.options["overwrite"]:
+            return "the same command continues"
+        return f"the same command with --resume {self.folder} continues"
 
-def _how_to_continue(options: Mapping[str, Any], folder: str) -> str:
-    """How to continue an interrupted path: ``--overwrite`` would remove its points."""
-    if not options["overwrite"]:
-        return "the same command continues"
-    return f"the same command with --resume {folder} continues"
+    @property
+    def lost(self) -> str:
+        """What a failed checkpoint means."""
+        return f"{self.folder} lacks the last points, which could not be written"
+
+    def finish(self, result: Any) -> int:
+        if self.stop.signum is None or result.reason is not StopReason.INTERRUPTED:
+            return LearnSteps.finish(self, result)
+        points = counted(len(result.points), "point")
+        messages.say(f"{self.folder} holds {points}; {self._how_to_continue()}")
+        return 128 + self.stop.signum
+
+    def save(self, result: Any) -> None:
+        self.outputs.write("--out", result.chosen.model.save)
+        if result.refit is not None:
+            self.outputs.write("--refit", result.refit.model.save)
+        elif self.options["refit"]:
+            messages.say("warning: the chosen model has no features, so there is no refit")
+        if self.options["save_oof"] is not None and result.oof is not None:
+            from fcl.path.held_out import file_of_margins
+
+            path = self.options["save_oof"]
+            self.outputs.write("--save-oof", file_of_margins(path, result, self._data, printable))
+
+    def summary(self, result: Any) -> list[str]:
+        return path_lines(result, self.outputs.written, self.folder)
+
+    def is_unfinished(self, result: Any) -> bool:
+        return super().is_unfinished(result.chosen)
 
 
 def _remove(folder: str) -> None:
@@ -220,64 +228,3 @@ def _folds(option: str, text: str, options: Mapping[str, Any], data: Any) -> tup
         return labels, None
     groups = encode_groups(f"{option} {text}", labels, data.n_rows)
     return min(GROUP_FOLDS, int(groups.max()) + 1), groups
-
-
-def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> PathResult:
-    from fcl.cli.path_report import PathView
-    from fcl.cli.watched import passes_view, watched
-    from fcl.path.train import train_path
-    from fcl.run.events import Jobs, PassDone
-
-    view = PathView(passes_view(options, lines=options["verbose"]), options["quiet"])
-    with watched(options, stop, view, (PassDone, Jobs)) as progress:
-        try:
-            return train_path(
-                **given, points=options["path"], progress=progress, should_stop=stop.requested
-            )
-        except FclError:
-            if left := _left(options, given["folder"]):
-                messages.say(left)
-            raise
-        except KeyboardInterrupt:
-            if stop.signum is None:
-                raise
-            left = _left(options, given["folder"]) or "nothing was written"
-            raise Interrupted(stop.signum, left) from None
-
-
-def _left(options: Mapping[str, Any], folder: str) -> str:
-    """What a path that ended early has left behind; empty if there is nothing."""
-    if not any("path.json" in files for _, _, files in os.walk(folder)):
-        return ""
-    return f"{folder} holds points; {_how_to_continue(options, folder)}"
-
-
-def _write(
-    options: Mapping[str, Any], path: PathResult, data: DataSet, output: Output
-) -> tuple[list[tuple[str, str]], bool]:
-    """Write the chosen model and the other outputs.
-
-    Returns the name and the file of each, and whether one is elsewhere than wanted.
-    """
-    from fcl.files.result_file import Output, saved_bytes
-
-    overwrite = options["overwrite"] or options["resume"] is not None
-    written, moved = [], False
-
-    def write(name: str, place: Output, save: Save) -> None:
-        nonlocal moved
-        moved |= save_result(place, save, f"the {name}")
-        written.append((name, place.path))
-
-    write("model", output, path.chosen.model.save)
-    if path.refit is not None:
-        place = Output(_refit_name(options["out"]), overwrite)
-        write("refit model", place, path.refit.model.save)
-    elif options["refit"]:
-        messages.say("warning: the chosen model has no features, so there is no refit")
-    if options["save_oof"] is not None and path.oof is not None:
-        from fcl.path.held_out import file_of_margins
-
-        content = file_of_margins(options["save_oof"], path, data, printable)
-        write("out of fold", Output(options["save_oof"], overwrite), saved_bytes(content))
-    return written, moved

@@ -24,14 +24,11 @@ class PathView(View):
     ----------
     inner : View or None
         Receives the events of the passes.
-    quiet : bool
-        Whether to show nothing.
     """
 
-    def __init__(self, inner: View | None, quiet: bool) -> None:
+    def __init__(self, inner: View | None = None) -> None:
         super().__init__()
         self._inner = inner or View()
-        self._quiet = quiet
         self._n_done = 0  # jobs on a cluster
 
     def __enter__(self) -> PathView:
@@ -42,12 +39,12 @@ class PathView(View):
         self._inner.__exit__(*error)
 
     def show(self, event: Event) -> None:
-        if isinstance(event, PointDone) and not self._quiet:
+        if isinstance(event, PointDone):
             messages.write(point_line(event))
-        if isinstance(event, Jobs) and not self._quiet and event.done > self._n_done:
+        if isinstance(event, Jobs) and event.done > self._n_done:
             self._n_done = event.done
             messages.write(jobs_line(event))
-        if isinstance(event, Started) and not self._quiet:
+        if isinstance(event, Started):
             messages.say(problem_text(event))
         if isinstance(event, PathStarted | PointStarted | PointDone | Jobs | Started):
             return

@@ -15,7 +15,6 @@ from fcl.cli.common import messages, refuse_same
 from fcl.cli.options import EXIT_CODES, FILE, TableCommand
 from fcl.cli.predict_files import Request, predict_files, predict_sites, predict_variants
 from fcl.cli.process import run
-from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
 from fcl.options import options_of_command
 from fcl.options.convert import READING
@@ -82,21 +81,19 @@ def command(
     request = Request(model, inputs, out, kind, overwrite, options)
     mode = _mode(request)
     _check_outputs(model, request, mode)
-    if not options["quiet"]:
-        messages.say(f"reading {', '.join([model, *inputs, *_named_files(options)])}")
-    with stop_on_signals():  # so that SIGTERM removes partial files too
-        trained = load_model(model, imports)
-        scores_of(trained, kind)  # raises for a loss that does not give these scores
-        if options["explain"] is None and options["explain_output"] is not None:
-            raise InputError("--explain-output needs --explain K; give both, or neither")
-        if options["explain"] is not None:
-            explained_model(trained, options, kind)
-        predict = mode.prepare(trained, request)
-        # late: importing numba takes a while, and wrong input is rejected without it
-        with _timed() as elapsed:
-            summary = predict()
-        if not options["quiet"]:
-            _say_summary(summary, elapsed(), out)
+    named = [options[name] for name in ("genome", "vcf") if options[name] is not None]
+    messages.note(f"reading {', '.join([model, *inputs, *named])}")
+    trained = load_model(model, imports)
+    scores_of(trained, kind)  # raises for a loss that does not give these scores
+    if options["explain"] is None and options["explain_output"] is not None:
+        raise InputError("--explain-output needs --explain K; give both, or neither")
+    if options["explain"] is not None:
+        explained_model(trained, options, kind)
+    predict = mode.prepare(trained, request)
+    # late: importing numba takes a while, and wrong input is rejected without it
+    with _timed() as elapsed:
+        summary = predict()
+    _note_summary(summary, elapsed(), out)
 
 
 @dataclass(frozen=True)
@@ -166,10 +163,6 @@ def _check_outputs(model: str, request: Request, mode: _Mode) -> None:
         check_explained(out)
 
 
-def _named_files(options: Any) -> list[str]:
-    return [options[name] for name in ("genome", "vcf") if options[name] is not None]
-
-
 @contextmanager
 def _timed() -> Iterator[Callable[[], float]]:
     """Announces compilation; gives a function that returns the seconds without compilation."""
@@ -187,15 +180,13 @@ def _timed() -> Iterator[Callable[[], float]]:
         say(Compiled(compiling))
 
 
-def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
+def _note_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
     rate = summary.rows / max(seconds, 1e-9)
-    messages.say(f"{counted(summary.rows, 'row')} in {seconds:.2f} s, {rate:,.0f} rows/s; {out}")
+    messages.note(f"{counted(summary.rows, 'row')} in {seconds:.2f} s, {rate:,.0f} rows/s; {out}")
     for reason, count in summary.dropped.most_common():
-        messages.say(f"without a score: {count:,} of {summary.rows_in:,}, {reason}")
-    for note in summary.notes:
-        messages.say(note)
-    if summary.quality is not None:
-        messages.say(summary.quality)
+        messages.note(f"without a score: {count:,} of {summary.rows_in:,}, {reason}")
+    for note in filter(None, [*summary.notes, summary.quality]):
+        messages.note(note)
 
 
 def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSummary]:
@@ -266,8 +257,7 @@ def _predictor(model: Predictor, data: DataSet, options: Any) -> Iterator[Any]:
     with connected(options["dask"], options["dask_tls"]) as cluster:
         size = INTERPRETER + score_bytes(model, data)
         workers = cluster.wait_for_workers(size, size)
-        if not options["quiet"]:
-            messages.say(f"scoring on {counted(len(workers), 'worker')}")
+        messages.note(f"scoring on {counted(len(workers), 'worker')}")
         yield ClusterPredictor(model, data, cluster)
 
 

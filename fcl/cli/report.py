@@ -78,13 +78,10 @@ def covariate_lines(model: Model) -> list[str]:
     return ["", f"{'coefficient':>12}  {model.noun:<{width}}  {head}", *lines]
 
 
-def certify_lines(
-    found: Optimality, model: str, out: str | None, notes: Sequence[Fact]
-) -> list[str]:
+def certify_lines(found: Optimality, model: str, notes: Sequence[Fact]) -> list[str]:
     """The summary: the facts, and the strongest violators."""
     own = Fact("model", f"{model}, {counted(found.n_active, 'active feature')}")
-    written = [] if out is None else [Fact("written", out)]
-    lines = aligned([own, *found.facts(), *notes, *written])
+    lines = aligned([own, *found.facts(), *notes])
     if found.violators:
         lines += ["strongest violators:", f"{'|C g|':>12}  {'weight':>12}  feature"]
     for row in found.violators:

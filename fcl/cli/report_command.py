@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, messages, refuse_same
+from fcl.cli.common import messages, refuse_same
+from fcl.cli.job import OutputFiles
 from fcl.cli.options import FILE, TableCommand
 from fcl.cli.process import run
-from fcl.cli.saving import save_result
-from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError, OutputExistsError
 
 if TYPE_CHECKING:
@@ -40,45 +39,37 @@ def command(model: str, out: str, **options: Any) -> int:
     The page is one file, which opens without a network. Rows are streamed. The same model and data give
     the same page, byte for byte.
     """
-    from fcl.files.result_file import Output, saved_bytes
     from fcl.report.export import write_files
-
-    _check_outputs(model, out, options)
-    overwrite, moved = options["overwrite"], False
-    with stop_on_signals():
-        report = _report(model, options)
-        for option, files in (("save_plots", report.plots), ("save_data", report.data)):
-            if options[option] is None:
-                continue
-            try:
-                write_files(options[option], files, overwrite)
-            except OutputExistsError as error:
-                messages.say(f"error: {error}")
-                moved = True
-        page, output = report.html.encode(), Output(out, overwrite)
-        moved |= save_result(output, saved_bytes(page), "the page")
-    if not options["quiet"]:
-        messages.say(f"{output.path}: {len(page) / 1024:,.0f} KiB")
-    return EXIT_FAILED if moved else 0
-
-
-def _check_outputs(model: str, out: str, options: Mapping[str, Any]) -> None:
-    from fcl.files.atomic import check_output
     from fcl.report.extras import check_extras
 
     check_extras()
+    overwrite = options["overwrite"]
     inputs = {"model": model, "data": options["data"], "names": options["names"]}
-    refuse_same(out, "--out", **inputs)
-    check_output(out, options["overwrite"])
-    for option in ("save_plots", "save_data"):
-        if options[option] is not None:
-            name = f"--{option.replace('_', '-')}"
-            refuse_same(options[option], name, **inputs)
-            if os.path.realpath(options[option]) == os.path.realpath(out):
-                raise InputError(
-                    f"{name} {options[option]}: is the file of --out; choose another name"
-                )
-            _check_folder(name, options[option], options["overwrite"])
+    outputs = OutputFiles(overwrite, **inputs)
+    outputs.add("--out", out, "page")
+    for option in ("--save-plots", "--save-data"):
+        if (folder := options[option[2:].replace("-", "_")]) is not None:
+            refuse_same(folder, option, **inputs)
+            if os.path.realpath(folder) == os.path.realpath(out):
+                raise InputError(f"{option} {folder}: is the file of --out; choose another name")
+            _check_folder(option, folder, overwrite)
+    if options["data"] is not None:
+        messages.note(f"reading {model} and {options['data']}")
+    report = _report(model, options)
+    for folder, files in (
+        (options["save_plots"], report.plots),
+        (options["save_data"], report.data),
+    ):
+        if folder is not None:
+            try:
+                write_files(folder, files, overwrite)
+            except OutputExistsError as error:
+                messages.say(f"error: {error}")
+                outputs.moved = True
+    page = report.html.encode()
+    outputs.write("--out", page)
+    messages.note(f"{outputs['--out'].path}: {len(page) / 1024:,.0f} KiB")
+    return outputs.exit_code
 
 
 def _check_folder(option: str, folder: str, overwrite: bool) -> None:
@@ -102,8 +93,6 @@ def _report(model: str, options: Mapping[str, Any]) -> Report:
             if options[name] is not None:
                 raise click.UsageError(f"--{name} names an array of --data, which is missing")
         return make_report(model, names=names, **shown)
-    if not options["quiet"]:
-        messages.say(f"reading {model} and {options['data']}")
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
     arrays["covariates"] = load_model(model, options["imports"]).covariate_names or None
     data = open_rows(options["data"], **arrays)
@@ -144,19 +133,15 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
     trusted : collection of str
         Modules that the model may name.
     """
-    from fcl.data import open_data
     from fcl.errors import reason
     from fcl.files.result_file import Output, saved_bytes
-    from fcl.report.make import make_report
 
-    out = options["report"]
+    out, valid = options["report"], options["valid"]
+    rows = {**options, "names": None, "groups": None, "title": "", "note": "", "imports": trusted}
+    if valid is not None:
+        rows |= {"data": valid, "weights": None}
     try:
-        arrays = {name: options[name] for name in ("x", "y", "offset", "covariates")}
-        if options["valid"] is None:
-            data = open_data(options["data"], weights=options["weights"], **arrays)
-        else:
-            data = open_data(options["valid"], **arrays)
-        report = make_report(model, data, trusted=trusted)
+        report = _report(model, rows)
         Output(out, options["overwrite"]).write(saved_bytes(report.html.encode()))
     except OutputExistsError as error:
         messages.say(f"error: {error}")
@@ -166,8 +151,7 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
         messages.say(f"error: the report could not be written: {why}; the model is not affected")
         say_how_to_report(model, out)
         return
-    if not options["quiet"]:
-        messages.say(f"report in {out}")
+    messages.note(f"report in {out}")
 
 
 def say_how_to_report(model: str, out: str) -> None:

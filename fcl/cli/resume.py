@@ -10,7 +10,7 @@ from fcl.cli.config import checked_value
 from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
 from fcl.files.signature import check_places
-from fcl.options import Resume
+from fcl.options import Option, Resume
 from fcl.options.kinds import PATH
 from fcl.plain import plain
 from fcl.store import absolute
@@ -21,20 +21,24 @@ if TYPE_CHECKING:
 
 def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of ``fcl-train`` that a checkpoint keeps, with absolute paths."""
-    kept = {name: options[name] for name in KEPT}
-    for name, option in KEPT.items():
-        if option.kind is PATH and kept[name] is not None:
-            kept[name] = _absolute(kept[name])
+    return absolute_paths({name: options[name] for name in KEPT}, KEPT)
+
+
+def absolute_paths(kept: dict[str, Any], table: Mapping[str, Option]) -> dict[str, Any]:
+    """Options that a checkpoint keeps, with absolute paths."""
+    for name, value in kept.items():
+        if table[name].kind is PATH and value is not None:
+            kept[name] = _absolute(value)
     return kept
 
 
-def check_command(checkpoint: Checkpoint, folder: str) -> None:
-    """Raise InputError if a checkpoint holds a value that its option does not accept."""
-    command = checkpoint.options.get("command") or {}
-    for name, option in KEPT.items():
+def check_command(
+    command: Mapping[str, Any], table: Mapping[str, Option], number: int, folder: str
+) -> None:
+    """Raise InputError if a checkpoint of this number holds a value that its option does not accept."""
+    for name, option in table.items():
         if command.get(name) is not None:
-            key = f"{name} of checkpoint {checkpoint.number}"
-            checked_value(option, key, command[name], folder)
+            checked_value(option, f"{name} of checkpoint {number}", command[name], folder)
 
 
 def resume_options(
@@ -109,6 +113,8 @@ def _same_path(a: str, b: str) -> bool:
 
 
 def _same(name: str, now: Any, before: Any) -> bool:
+    if KEPT[name].kind is PATH and now is not None:
+        now = _absolute(now)
     if name == "features" and isinstance(now, str) and isinstance(before, str) and now != before:
         from fcl.features import parse_features
 

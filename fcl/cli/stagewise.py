@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import EXIT_CHECKPOINT, EXIT_FAILED, messages, refuse_same, show
-from fcl.cli.config import given_options, merge_config
+from fcl.cli.config import effective_options
+from fcl.cli.job import LearnSteps, learn
 from fcl.cli.options import TableCommand
-from fcl.cli.process import run
-from fcl.cli.saving import KeptState, save_result
-from fcl.cli.signals import Stop, stop_on_signals
-from fcl.errors import FclError, InputError
+from fcl.cli.progress import View
+from fcl.cli.resume import absolute_paths, check_command
+from fcl.errors import InputError
 from fcl.facts import Fact, aligned
 from fcl.options import options_of_command
+from fcl.options.convert import FILE_OPTIONS
 from fcl.options.option import STAGEWISE
 from fcl.options.stagewise import SETTINGS
-from fcl.store import absolute, kind_of, local_neighbour, locate
+from fcl.run.events import Event
+from fcl.store import kind_of, local_neighbour, locate
 
 if TYPE_CHECKING:
     from fcl.stagewise.checkpoint import SavedState
@@ -44,7 +45,9 @@ written), 1 the machine failed or --out was taken (the model is beside it), 2 wr
 """
 
 #: Options that a checkpoint keeps for the command, besides those of ``Settings``.
-_KEPT = ("data", "x", "y", "weights", "offset", "valid", "regression", "features", "out")
+_KEPT = (
+    "data", "x", "y", "weights", "offset", "valid", "regression", "features", "out", *FILE_OPTIONS
+)  # fmt: skip
 
 
 #: Options of fcl train that belong to its L1 penalty.
@@ -73,48 +76,86 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     DATA is as for fcl train. Features are made from their ids, used and forgotten: memory holds margins,
     weights and one block. After each block the model is validated, and the best one is written.
     """
-    from fcl.stagewise.checkpoint import StateFolder
-
-    given = given_options(ctx)
-    if params["config"] is not None:
-        params, given = merge_config(ctx, params["config"])
-    folder = params["resume"]
-    saved = None if folder is None else StateFolder(folder).load()
-    options = params if saved is None else _resumed(params, given, saved)
-    for name in ("data", "features", *(() if params["plan"] else ("out",))):
-        if options[name] is None:
-            raise click.UsageError(
-                f"{'DATA' if name == 'data' else options_of_command(STAGEWISE)[name].spelled} is missing"
-            )
-    settings = _settings(options) if saved is None else _settings_of(saved, params, given)
-    if options["valid"] is not None and "valid_fraction" in given:
-        raise click.UsageError("give --valid or --valid-fraction, not both")
-    checkpoint = _checkpoint(options)
-    if not params["plan"]:
-        if saved is not None:
-            _check_unfinished(options, saved, settings)
-        _check_outputs(options, checkpoint, saved)
-    # a checkpoint or a TOML file may come from a stranger, so only a typed name is trusted
-    trusted = None if given.get("features") == "--features" else options["imports"]
-    with stop_on_signals() as stop:
-        return _train(_Job(options, settings, saved, checkpoint, trusted), stop)
+    return learn(StagewiseSteps(*effective_options(ctx), ctx.obj))
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What a command was asked to do.
+class StagewiseSteps(LearnSteps):
+    """A training of ridge models, block by block."""
 
-    options : effective options.
-    saved : the checkpoint to resume from, if any.
-    checkpoint : folder of checkpoints, or None.
-    trusted : modules that the name of the features may import; None: any.
-    """
+    command, script = STAGEWISE, "fcl stagewise"
 
-    options: Mapping[str, Any]
-    settings: Settings
-    saved: SavedState | None
-    checkpoint: Any
-    trusted: Collection[str] | None
+    def __init__(self, options: dict[str, Any], given: Mapping[str, str], *more: Any) -> None:
+        from fcl.stagewise.checkpoint import StateFolder
+
+        folder, self._saved = options["resume"], None
+        if folder is not None:
+            self._saved = StateFolder(folder).load()
+            options = _resumed(options, given, self._saved)
+        self.resumes = folder is not None
+        checkpoint = options["checkpoint"] if folder is None else folder
+        if options["no_checkpoint"] or options["plan"] or options["out"] is None:
+            checkpoint = None
+        elif checkpoint is None:
+            checkpoint = local_neighbour(options["out"], ".checkpoint")
+        super().__init__({**options, "checkpoint": checkpoint}, given, *more)
+
+    def check(self) -> None:
+        options, saved = self.options, self._saved
+        super().check()
+        self._settings = (
+            _settings(options) if saved is None else _settings_of(saved, options, self.given)
+        )
+        if not options["plan"] and options["out"] is not None and saved is not None:
+            _check_unfinished(options, saved, self._settings)
+
+    def open(self) -> dict[str, Any]:
+        numbers = bool(self.options["regression"])
+        return self.open_rows() | {"settings": self._settings, "numbers": numbers}
+
+    def plan(self, arguments: dict[str, Any]) -> list[str]:
+        from fcl.stagewise.job import make_job
+
+        running = self._running()
+        found = make_job(**arguments, cores=running.threads, certify=running.certify)
+        return found.plan.lines()
+
+    def make_view(self) -> View:
+        from fcl.cli.stagewise_report import BlockLines
+
+        return BlockLines()
+
+    def listens(self, event: Event) -> bool:
+        from fcl.run.events import Started
+
+        return isinstance(event, Started)
+
+    def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:
+        from fcl.stagewise.train import train_stagewise
+
+        return train_stagewise(**arguments, running=replace(self._running(), progress=progress))
+
+    def summary(self, result: Any) -> list[str]:
+        return aligned([*result.facts(), Fact("written", self.outputs["--out"].path)])
+
+    def _running(self) -> StagewiseRunOptions:
+        from fcl.stagewise.checkpoint import StateFolder
+        from fcl.stagewise.train import StagewiseRunOptions
+
+        options = self.options
+        table = options_of_command(STAGEWISE)
+        kept = absolute_paths({name: options[name] for name in _KEPT}, table)
+        folder = options["checkpoint"]
+        return StagewiseRunOptions(
+            cores=options["cores"],
+            scratch=options["scratch"],
+            certify=options["certify"],
+            max_time=options["max_time"],
+            checkpoint=None if folder is None else StateFolder(folder),
+            checkpoint_every=options["checkpoint_every"],
+            resume=self._saved,
+            command=kept,
+            should_stop=self.stop.requested,
+        )
 
 
 def _settings(options: Mapping[str, Any]) -> Settings:
@@ -127,11 +168,11 @@ def _settings(options: Mapping[str, Any]) -> Settings:
 
 
 def _settings_of(
-    saved: SavedState, params: Mapping[str, Any], given: Mapping[str, str]
+    saved: SavedState, options: Mapping[str, Any], given: Mapping[str, str]
 ) -> Settings:
     """The settings of a resumed job."""
-    changed = {name: params[name] for name in saved.settings.ends if name in given}
-    return replace(saved.settings, **changed, memory=params["memory"]).checked()
+    changed = {name: options[name] for name in saved.settings.ends if name in given}
+    return replace(saved.settings, **changed, memory=options["memory"]).checked()
 
 
 def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: SavedState) -> dict[str, Any]:
@@ -153,19 +194,10 @@ def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: SavedState
             "(StagewiseRunOptions(resume=...))"
         )
     kept = {name: value for name, value in saved.command.items() if name in _KEPT}
+    table = options_of_command(STAGEWISE)
+    check_command(kept, {name: table[name] for name in _KEPT}, 1, params["resume"])
     more = {name: params[name] for name in ("data", "out") if params[name] is not None}
     return params | kept | more
-
-
-def _checkpoint(options: Mapping[str, Any]) -> Any:
-    """The folder of checkpoints, or None."""
-    from fcl.stagewise.checkpoint import StateFolder
-
-    if options["no_checkpoint"] or options["plan"]:
-        return None
-    return StateFolder(
-        options["resume"] or options["checkpoint"] or local_neighbour(options["out"], ".checkpoint")
-    )
 
 
 def _check_unfinished(options: Mapping[str, Any], saved: SavedState, settings: Settings) -> None:
@@ -185,104 +217,3 @@ def _check_unfinished(options: Mapping[str, Any], saved: SavedState, settings: S
         f"exists already; to continue give {more} and --overwrite, or to write the model once more, "
         "such as with --certify, --overwrite alone"
     )
-
-
-def _check_outputs(options: Mapping[str, Any], checkpoint: Any, saved: SavedState | None) -> None:
-    from fcl.files.atomic import check_output
-
-    inputs = {name: options[name] for name in ("data", "valid", "config")}
-    refuse_same(options["out"], "--out", **inputs)
-    check_output(options["out"], options["overwrite"])
-    if options["log_json"] is not None:
-        refuse_same(options["log_json"], "--log-json", model=options["out"], **inputs)
-        check_output(options["log_json"], options["overwrite"])
-    if checkpoint is None:
-        return
-    refuse_same(checkpoint.path, "--checkpoint", **inputs)
-    checkpoint.lock.check()
-    if checkpoint.lock.numbers() and saved is None and not options["overwrite"]:
-        raise InputError(
-            f"{checkpoint.path}: holds the checkpoint of an earlier job; resume it (--resume "
-            f"{checkpoint.path}), choose another folder (--checkpoint), or start over (--overwrite)"
-        )
-
-
-def _train(job: _Job, stop: Stop) -> int:
-    options = job.options
-    if not options["quiet"]:
-        messages.say(f"reading {options['data']}")
-    from fcl.cli.opening import open_rows, open_valid
-    from fcl.cli.progress import View
-    from fcl.cli.stagewise_report import BlockLines
-    from fcl.cli.watched import watched
-    from fcl.features import parse_features
-    from fcl.files.result_file import Output
-    from fcl.run.events import Started
-    from fcl.stagewise.train import train_stagewise
-
-    features = parse_features(options["features"], job.trusted)
-    arrays = {name: options[name] for name in ("x", "y", "offset")}
-    data = open_rows(options["data"], weights=options["weights"], **arrays)
-    valid = open_valid(options, arrays)
-    numbers = bool(options["regression"])
-    if options["plan"]:
-        from fcl.stagewise.job import make_job
-
-        running = _running(job, stop)
-        planned = make_job(
-            data, features, job.settings, valid, numbers, running.threads, running.certify
-        )
-        show(planned.plan.lines())
-        return 0
-    view = View() if options["quiet"] else BlockLines()
-    kept = KeptState(None if job.checkpoint is None else str(job.checkpoint.path))
-    with watched(options, stop, view, Started) as progress:
-        running = replace(_running(job, stop), progress=progress)
-        try:
-            result = train_stagewise(data, features, job.settings, valid, numbers, running)
-        except FclError:
-            if kept.is_newer:
-                messages.say(kept.how_to_resume("fcl stagewise"))
-            raise
-    if result.checkpoint_failed:
-        messages.say("error: the last checkpoint could not be written")
-    output = Output(options["out"], options["overwrite"])
-    moved = save_result(output, result.model.save)
-    if not options["quiet"]:
-        show(aligned([*result.facts(), Fact("written", output.path)]))
-    if moved:
-        return EXIT_FAILED
-    if result.checkpoint_failed:
-        return EXIT_CHECKPOINT
-    return 128 + stop.signum if stop.signum is not None else 0
-
-
-def _running(job: _Job, stop: Stop) -> StagewiseRunOptions:
-    from fcl.stagewise.train import StagewiseRunOptions
-
-    options = job.options
-    kept = {name: options[name] for name in _KEPT}
-    for name in ("data", "valid", "out"):
-        if kept[name] is not None:
-            file, separator, group = kept[name].partition("::")
-            kept[name] = absolute(file) + separator + group
-    return StagewiseRunOptions(
-        cores=options["cores"],
-        scratch=options["scratch"],
-        certify=options["certify"],
-        max_time=options["max_time"],
-        checkpoint=job.checkpoint,
-        checkpoint_every=options["checkpoint_every"],
-        resume=job.saved,
-        command=kept,
-        should_stop=stop.requested,
-    )
-
-
-def main() -> None:
-    """Run ``fcl stagewise`` as a process."""
-    run(command)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""What ``fcl-train`` does while it trains, at one C or along a path: show, log, listen to signals."""
+"""What a command does while it learns: show, log, listen to signals."""
 
 from __future__ import annotations
 
@@ -16,15 +16,8 @@ from fcl.errors import ConvergenceWarning, ScaleWarning
 from fcl.run.events import Event
 
 
-def effective(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that describe a run."""
-    return {name: value for name, value in options.items() if name not in ("plan", "warmup")}
-
-
-def passes_view(options: Mapping[str, Any], lines: bool) -> View:
+def passes_view(lines: bool) -> View:
     """A table of the passes on a terminal; elsewhere, if ``lines``, a line for each pass."""
-    if options["quiet"]:
-        return View()
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         return LiveView()
     return LineView() if lines else View()
@@ -35,7 +28,7 @@ def watched(
     options: Mapping[str, Any],
     stop: Stop,
     view: View,
-    listening_from: type[Event] | tuple[type[Event], ...],
+    listens: Callable[[Event], bool],
 ) -> Iterator[Callable[[Event], None]]:
     """Provide the ``progress`` callback of a run, and print the warnings of the run.
 
@@ -44,19 +37,19 @@ def watched(
     options : mapping
         Effective options of the command.
     stop : Stop
-        From the first event of ``listening_from``, a signal only asks the run to stop.
     view : View
         Shows each event; ``--log-json`` logs it, too.
-    listening_from : class of events, or several
+    listens : callable
+        Whether from this event on a signal only asks the run to stop.
     """
     with ExitStack() as stack:
         stack.enter_context(view)
         log = None
         if options["log_json"] is not None:
-            log = stack.enter_context(JsonLog(options["log_json"], effective(options)))
+            log = stack.enter_context(JsonLog(options["log_json"], options))
 
         def progress(event: Event) -> None:
-            stop.listening |= isinstance(event, listening_from)
+            stop.listening |= listens(event)
             view(event)
             if log is not None:
                 log(event)

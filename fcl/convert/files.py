@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ class InputFile:
     elsewhere : stored bytes that another library has read; a reader that uses one sets it, for the
         progress.
 
+    name : for messages.
+    state : size and time in words; empty for standard input and pipes.
+
     Raises InputError: there is no such file, it cannot be read, or fcl does not know its compression.
     """
 
@@ -47,6 +51,7 @@ class InputFile:
         self.is_stdin = os.fspath(path) == STDIN
         self.name = "standard input" if self.is_stdin else os.fspath(path)
         self.size: int | None = None
+        self.state = ""
         self.elsewhere = 0
         self._is_read = False
         if not self.is_stdin and not is_pipe(path):  # such as <(zcat a.gz b.gz)
@@ -54,7 +59,8 @@ class InputFile:
             if kind != "file":
                 what = "is a folder, expected a file" if kind else "does not exist"
                 raise InputError(f"{self.name} {what}")
-            self.size = os.stat(path).st_size
+            found = os.stat(path)
+            self.size, self.state = found.st_size, file_state(found)
         with self._named_errors():
             self._raw = _Counted(None if self.is_stdin else self.path)
             self._stored = io.BufferedReader(self._raw, HEAD_BYTES)
@@ -182,6 +188,11 @@ class InputFile:
             if error.errno is None:  # bz2 raises it for damaged data
                 raise InputError(f"{self.name} cannot be decompressed: {error}") from error
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from error
+
+
+def file_state(found: os.stat_result) -> str:
+    """Size and time of a file in words, by which a change of the file is noticed."""
+    return f"{found.st_size:,} bytes of {datetime.fromtimestamp(found.st_mtime)}"
 
 
 def is_pipe(path: str | os.PathLike[str]) -> bool:

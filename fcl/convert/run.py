@@ -134,6 +134,7 @@ def convert(
     memory: int | str = DEFAULT_MEMORY,
     overwrite: bool = False,
     progress: Progress | None = None,
+    attributes: Callable[[ConvertSource], dict[str, Any]] | None = None,
     **options: Any,
 ) -> Summary:
     """Convert files of one format into a Zarr group for :func:`fcl.open_data`.
@@ -152,6 +153,8 @@ def convert(
         Whether to replace an existing Zarr folder.
     progress : callable, optional
         Called after each block.
+    attributes : callable, optional
+        Called with the source when all rows are written; returns further attributes of the group.
     **options
         Options of ``fcl convert``, with underscores; the format decides which it takes.
 
@@ -172,7 +175,7 @@ def convert(
     size = parse_size(memory, "memory")
     shares = _Shares.of(size, local_folder(target))
     with within(size):
-        return _converted(inputs, out, shares, format, overwrite, progress, options)
+        return _converted(inputs, out, shares, format, overwrite, progress, attributes, options)
 
 
 def _converted(
@@ -182,6 +185,7 @@ def _converted(
     format: str | None,
     overwrite: bool,
     progress: Progress | None,
+    attributes: Callable[[ConvertSource], dict[str, Any]] | None,
     options: dict[str, Any],
 ) -> Summary:
     """Convert within the shares of a budget."""
@@ -197,7 +201,9 @@ def _converted(
         _write(source, writer, names, shares.source, progress)
         if not writer.n_rows:
             raise InputError(_nothing_left(source))
-        writer.finish(source.layout, {"fcl": plain(_attributes(source, kind, given, writer))})
+        known = {"fcl": _attributes(source, kind, given, writer)}
+        known |= attributes(source) if attributes is not None else {}
+        writer.finish(source.layout, plain(known))
     return Summary(
         kind,
         source.layout,

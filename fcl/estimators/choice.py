@@ -119,7 +119,7 @@ class Search:
 
     def view(self) -> Any:
         """Shows the points of all paths."""
-        return PathView(None, False)
+        return PathView()
 
     def solve(
         self, data: DataSet, problem: ProblemOfFit, options: dict[str, Any], report: Any

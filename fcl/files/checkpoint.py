@@ -80,8 +80,8 @@ _STATE = schema.record(
 _COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
 
 
-def _command(where: str, value: Any) -> dict[str, Any]:
-    """Check for options of fcl-train by name: plain values, or values or pairs by label or feature."""
+def command_table(where: str, value: Any) -> dict[str, Any]:
+    """Check for options of a command by name: plain values, or values or pairs by label or feature."""
     for name, item in schema.table(where, value).items():
         inner = list(item.values()) if isinstance(item, dict) else [item]
         pairs = [part for part in inner if isinstance(part, list) and len(part) == 2]
@@ -98,7 +98,7 @@ def _command(where: str, value: Any) -> dict[str, Any]:
 _OPTIONS = schema.open_record(
     block_rows=schema.Maybe(schema.whole(64, 65_536)),
     covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
-    command=schema.Maybe(schema.nullable(_command)),
+    command=schema.Maybe(schema.nullable(command_table)),
     points_done=schema.Maybe(schema.whole()),  # of a path
 )
 #: Of the record of the columns: the first id of svmlight rows, and a hash of everything else.

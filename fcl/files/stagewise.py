@@ -11,7 +11,7 @@ from typing import Any
 from fcl.errors import InputError
 from fcl.files import schema
 from fcl.files.bundle import FileKind
-from fcl.files.checkpoint import COLUMNS_TABLE
+from fcl.files.checkpoint import COLUMNS_TABLE, command_table
 from fcl.files.columns import COLUMN_KEYS
 from fcl.files.compact import ENCODING_TABLE, Encoding
 
@@ -73,14 +73,7 @@ _MODEL = schema.record(
 _CHECKPOINT = schema.record(
     **_COMMON,
     # options of the command that started the job; none if it began in Python
-    command=schema.record(
-        **dict.fromkeys(("features", "x", "y"), schema.Maybe(schema.text)),
-        **dict.fromkeys(
-            ("data", "weights", "offset", "valid", "out"),
-            schema.Maybe(schema.nullable(schema.text)),
-        ),
-        regression=schema.Maybe(schema.flag),
-    ),
+    command=command_table,
     signature=schema.Maybe(schema.text, ""),  # earlier versions did not sign
     columns=schema.Maybe(COLUMNS_TABLE, None),
     n_features=schema.whole(1),

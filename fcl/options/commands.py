@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from fcl.options.kinds import DURATION, FLAG, FROM_0, FROM_1, NUMBER, PATH, TEXT, one_of
 from fcl.options.option import (
@@ -22,16 +23,16 @@ from fcl.options.option import (
 _LEARN = (TRAIN, ONLINE, STAGEWISE)
 _ALL = (*_LEARN, CERTIFY, CONVERT, PREDICT, REPORT, INSPECT)
 #: `fcl online` opens the rows again when it resumes.
-_OPENED_AGAIN = {ONLINE: {"resume": Resume.NOT_KEPT}}
+_OPENED_AGAIN = {"resume": Resume.NOT_KEPT}
 
 _array = partial(Option, kind=TEXT, group="data", resume=Resume.FIXED, from_file=True)
 _call = partial(Option, from_file=False)
 _flag = partial(_call, kind=FLAG, default=False)
 
 
-def _of_readers(help: str) -> dict[str, str]:
-    """The help in commands that read one set of rows."""
-    return {CERTIFY: help, REPORT: help}
+def _of_arrays(help: str) -> dict[str, Any]:
+    """What differs in commands that read arrays, but no tables."""
+    return {ONLINE: {"help": help, **_OPENED_AGAIN}, CERTIFY: help, REPORT: help}
 
 
 #: The rows that commands read.
@@ -39,30 +40,38 @@ DATA = (
     Option("data", PATH, "", _LEARN, "data", resume=Resume.FREE, from_file=True),
     _array(
         "x",
-        help="Array of the rows in DATA.",
+        help="Array of the rows in DATA; or columns of a table, separated by commas (default: all but "
+        "those that other options name).",
         commands=(*_LEARN, CERTIFY, REPORT),
         default="X",
-        variants=_OPENED_AGAIN,
+        variants=_of_arrays("Array of the rows in DATA."),
     ),
     _array(
         "y",
-        help="Array of the target in DATA.",
+        help="Array of the target in DATA, or column of a table; for PLINK TABLE.tsv:COLUMN (default: "
+        ".fam).",
         commands=(*_LEARN, CERTIFY, REPORT),
         default="y",
         variants={
-            **_OPENED_AGAIN,
+            **_of_arrays("Array of the target in DATA."),
             STAGEWISE: (
-                "Array of the target in DATA; of several labels (0 and 1) or numbers, an array "
-                "of several columns, or names separated by commas."
+                "Array of the target in DATA, or column of a table; of several labels (0 and 1) or "
+                "numbers, an array of several columns, or names of arrays separated by commas."
             ),
         },
     ),
     _array(
         "weights",
-        help="Array of the sample weights in DATA, and in DATA2 if it has one.",
+        help="Array of the sample weights in DATA, and in DATA2 if it has one; or column of a table.",
         commands=(*_LEARN, CERTIFY, REPORT),
         metavar="NAME",
-        variants={**_OPENED_AGAIN, **_of_readers("Array of the sample weights in DATA.")},
+        variants={
+            **_of_arrays("Array of the sample weights in DATA."),
+            ONLINE: {
+                "help": "Array of the sample weights in DATA, and in DATA2 if it has one.",
+                **_OPENED_AGAIN,
+            },
+        },
     ),
     _array(
         "offset",
@@ -70,12 +79,12 @@ DATA = (
         commands=(*_LEARN, CERTIFY, REPORT, PREDICT),
         metavar="NAME",
         variants={
-            **_OPENED_AGAIN,
+            **_of_arrays("Array in DATA that is added to the margins."),
+            ONLINE: _OPENED_AGAIN,
             STAGEWISE: (
                 "Array in DATA and DATA2 that is added to the margins; a column for each class "
                 "or number."
             ),
-            **_of_readers("Array in DATA that is added to the margins."),
             PREDICT: {
                 "help": "Array in DATA that is added to the margins; DATA only.",
                 "group": "scores",
@@ -85,7 +94,8 @@ DATA = (
     _array(
         "covariates",
         help="Arrays in DATA and DATA2, separated by commas, whose coefficients are not penalised; "
-        "categories become columns of 0 and 1.",
+        "categories become columns of 0 and 1; for PLINK files a table by FID and IID, as plink --covar "
+        "reads it.",
         commands=(TRAIN,),
         metavar="NAMES",
     ),

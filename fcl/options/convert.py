@@ -1,4 +1,4 @@
-"""The options of ``fcl convert``, most of which ``fcl predict`` has too; a reader takes some of them."""
+"""The options of ``fcl convert``; other commands that read files have most of them, and a reader some."""
 
 from __future__ import annotations
 
@@ -17,10 +17,17 @@ from fcl.options.kinds import (
     WHOLE,
     one_of,
 )
-from fcl.options.option import CONVERT, PREDICT, Option
+from fcl.options.option import CONVERT, PREDICT, STAGEWISE, TRAIN, Option, Resume
 
 DEFAULT_MEMORY = "512MiB"
-_option = partial(Option, commands=(CONVERT, PREDICT))
+_option = partial(
+    Option,
+    commands=(CONVERT, PREDICT, TRAIN, STAGEWISE),
+    resume=Resume.FIXED,
+    from_file=True,
+)
+#: Commands that learn from files have options of these names, which also mean arrays of DATA.
+_ALONE = (CONVERT, PREDICT)
 _input = partial(_option, group="input")
 _column = partial(_option, kind=TEXT, group="columns", metavar="COLUMN")
 _sequence = partial(_option, group="sequences")
@@ -33,6 +40,7 @@ _INPUTS = (
     _input("format", TEXT, "Format of the inputs; default: by name and content.", metavar="NAME"),
     _column(
         "x",
+        commands=_ALONE,
         help="Columns of X, separated by commas; * stands for any text, and ! excludes.",
         variants={
             PREDICT: (
@@ -42,6 +50,7 @@ _INPUTS = (
     ),
     _column(
         "y",
+        commands=_ALONE,
         help="Column of the target; for PLINK TABLE.tsv:COLUMN (default: .fam).",
         variants={
             PREDICT: (
@@ -58,6 +67,7 @@ _INPUTS = (
     ),
     _column(
         "weights",
+        commands=_ALONE,
         help="Column of the sample weights.",
         variants={
             PREDICT: "Sample weights for the comparison: array in DATA, or column of a table."
@@ -127,6 +137,7 @@ _INPUTS = (
         "PLINK: table of covariates by FID and IID, or by one column of names, as plink --covar reads "
         "it.",
         metavar="FILE",
+        commands=_ALONE,
     ),
     _sequence("length", FROM_1, "Cut sequences or windows to this length.", metavar="L"),
     _sequence(
@@ -155,6 +166,10 @@ _INPUTS = (
         PATH,
         "Intervals of the class -1; intervals of the input are then 1.",
         metavar="FILE",
+        variants=dict.fromkeys(
+            (TRAIN, STAGEWISE),
+            "Sequences or intervals of the class -1; those of DATA are then 1.",
+        ),
     ),
     _flag("no_strand", group="genome", help="Ignore the strand in column 6."),
     _flag(
@@ -181,7 +196,14 @@ _INPUTS = (
         group="genome",
         help="Skip and count records on contigs that the genome lacks.",
     ),
-    _option("memory", SIZE, "Memory budget.", group="running", default=DEFAULT_MEMORY),
+    _option(
+        "memory",
+        SIZE,
+        "Memory budget.",
+        commands=_ALONE,
+        group="running",
+        default=DEFAULT_MEMORY,
+    ),
 )
 
 _MODELS = (
@@ -210,5 +232,7 @@ READING = {
 }
 #: The options of ``fcl convert MODEL``, by name.
 ROUNDING = {option.name: option for option in _MODELS}
+#: The options about files that commands have which learn from arrays, too.
+FILE_OPTIONS = tuple(option.name for option in _INPUTS if TRAIN in option.commands)
 #: The options that the readers of formats take.
 FORMAT_OPTIONS = tuple(option.name for option in _INPUTS if option.name not in ("format", "memory"))

@@ -27,9 +27,18 @@ from fcl.options.training import TRAINING
 _INPUT_GROUPS = ("input", "columns", "tables", "sequences", "genome")
 #: The groups of options in the help of each command, in order; none: one list.
 GROUPS = {
-    TRAIN: ("data", "model", "path", "stopping", "running", "checkpoints", "output"),
+    TRAIN: (
+        "data",
+        "model",
+        "path",
+        "stopping",
+        "running",
+        "checkpoints",
+        "output",
+        *_INPUT_GROUPS,
+    ),
     ONLINE: ("data", "model", "learning", "stopping", "running", "output"),
-    STAGEWISE: ("data", "model", "stopping", "running", "checkpoints", "output"),
+    STAGEWISE: ("data", "model", "stopping", "running", "checkpoints", "output", *_INPUT_GROUPS),
     CONVERT: (*_INPUT_GROUPS, "running", "output", "models"),
     PREDICT: ("scores", *_INPUT_GROUPS, "variants", "model", "running", "output"),
     CERTIFY: (),

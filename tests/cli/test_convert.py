@@ -185,7 +185,7 @@ def test_other_encodings(name: str, text: str, options: list[str], encoding: str
     assert sorted(os.listdir()) == ["g.fa", name]
 
 
-def test_train_says_how_to_convert(tmp_path: Path, run: Run) -> None:
+def test_python_says_how_to_convert(tmp_path: Path) -> None:
     for name, content, line in (
         ("a b.fa", ">a", "fcl convert 'a b.fa' NEGATIVES.fa 'a b.zarr'"),
         ("seqs", ">a\nAC\n", "fcl convert seqs NEGATIVES.fa seqs.zarr"),
@@ -204,29 +204,14 @@ def test_train_says_how_to_convert(tmp_path: Path, run: Run) -> None:
         ("seq", "ACGT\t1\nACGA\t-1\n", "fcl convert seq seq.zarr --format sequences --x 1 --y 2"),
     ):
         Path(name).write_text(content)
-        for options in ([], ["--features", "columns", "--C", "1", "--out", "m.fcl"]):
-            result = run("train", name, *options)
-            assert result.exit_code == 2 and line in result.stderr, result.output
-        with pytest.raises(InputError, match="convert it first: fcl convert "):
+        with pytest.raises(InputError, match="convert it first: fcl convert ") as refused:
             fcl.open_data(name)
-    Path("n.fa").write_text("")
-    both = run("train", "a b.fa", "n.fa")
-    assert both.exit_code == 2 and "fcl convert 'a b.fa' n.fa 'a b.zarr'" in both.stderr
-    both = run("train", "x.csv", "n.csv")
-    assert "fcl convert x.csv n.csv x.zarr --y COLUMN" in both.stderr
+        assert line in str(refused.value)
     magic = gzip.compress(b"28.7,16.0,g\n31.6,11.7,h\n")
     Path("magic04.data.gz").write_bytes(magic)
     line = "fcl convert magic04.data.gz magic04.zarr --format table --no-header --y COLUMN"
-    assert line in run("train", "magic04.data.gz").stderr
-    Path("s.bed").write_text("c\t1\t2\n")
-    for pair in (("s.bed", "n.fa"), ("n.fa", "s.bed")):
-        line = "fcl convert s.bed s.zarr --genome n.fa --window -70:+71 --label COLUMN"
-        assert line in run("train", *pair).stderr
-    assert "unexpected extra argument" in run("train", "n.fa", "n.csv").stderr
-    Path("text").write_text("A sentence, and\nnothing that is a table, with, commas.\n")
-    assert "in no format known to fcl" in run("train", "text", *options).stderr
-    (tmp_path / "d").mkdir()
-    assert "unexpected extra argument" in run("train", "d", "n.fa").stderr
+    with pytest.raises(InputError, match=line):
+        fcl.open_data("magic04.data.gz")
 
 
 def test_names_of_columns(tmp_path: Path, run: Run) -> None:

@@ -45,7 +45,7 @@ def learnt(*options: object, text: str) -> tuple[int, str]:
 @contextmanager
 def started(*options: object) -> Iterator[subprocess.Popen[str]]:
     """The command as a process, whose input stays open."""
-    given = [sys.executable, "-m", "fcl.cli.online", *map(str, options)]
+    given = [sys.executable, "-m", "fcl", "online", *map(str, options)]
     pipe = subprocess.PIPE
     with subprocess.Popen(given, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -276,7 +276,7 @@ def test_gzip(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 def test_the_command_reads_gzip(tmp_path: Path) -> None:
     packed = gzip.compress("".join(LINES).encode())
-    given = [sys.executable, "-m", "fcl.cli.online", *COMMAND, "--rate", "0.25", "--quiet"]
+    given = [sys.executable, "-m", "fcl", "online", *COMMAND, "--rate", "0.25", "--quiet"]
     subprocess.run([*given, "--out", str(tmp_path / "m.fcl")], input=packed, check=True)
     assert fcl.load_model(tmp_path / "m.fcl").n_rows == N
 

@@ -76,8 +76,9 @@ def test_rows_that_diverge_leave_the_last_good_state(
 
 KILLED = """
 import os, signal, sys
+from fcl.cli import process
+from fcl.cli.online import command
 from fcl.drivers.online import run
-from fcl.cli.online import main
 run.SAVE_EVERY = 0.0
 step, count = run.OnlineRun._learn, 0
 def learn(self, *given):
@@ -87,7 +88,7 @@ def learn(self, *given):
         os.kill(os.getpid(), signal.SIGKILL)
     return step(self, *given)
 run.OnlineRun._learn = learn
-main()
+process.run(command)
 """
 
 

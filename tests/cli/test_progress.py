@@ -192,7 +192,7 @@ MESSAGES: list[tuple[Event, dict[str, list[str]]]] = [
 ]  # fmt: skip
 VIEWS: dict[str, Callable[[], Callable[[Event], None]]] = {
     "lines": LineView,
-    "path": lambda: PathView(LineView(), quiet=False),
+    "path": lambda: PathView(LineView()),
     "blocks": BlockLines,
     "online": OnlineLines,
     "certify": lambda: say_of_certify,

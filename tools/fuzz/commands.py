@@ -330,14 +330,14 @@ def _toml_text(value: str) -> str:
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
     """The effective options of a successful command line, including its TOML file and checkpoint."""
-    from fcl.cli.config import given_options, merge_config
+    from fcl.cli.config import effective_options, given_options
 
     name, *rest = arguments
     command = commands()[name]
     context = command.make_context(name, list(rest))
     options, given = dict(context.params), given_options(context)
-    if options.get("config") is not None:
-        options, given = merge_config(context, options["config"])
+    if "config" in options:
+        options, given = effective_options(context)
     if options.get("resume") is not None and name == "train":
         from fcl.cli.resume import resume_options
         from fcl.files.folder import CheckpointFolder

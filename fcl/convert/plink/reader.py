@@ -96,7 +96,8 @@ class _PlinkSource(ConvertSource):
         return OutputLayout("dense", self._dtype, len(found), found.variants.names, var)
 
     def attributes(self) -> dict[str, Any]:
-        return {"scale": DIPLOID}
+        known = {"covariates": list(self._covariates)} if self._covariates else {}
+        return {"scale": DIPLOID, **known}
 
     def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         step = budget.block_rows((2 + 4 + 4) * len(self._means))

@@ -1,0 +1,189 @@
+"""DATA in a format that ``fcl convert`` reads: converted once, beside the model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcl.cli.common import messages
+from fcl.errors import InputError
+from fcl.options.convert import FILE_OPTIONS, READING
+from fcl.store import is_remote, kind_of, local_neighbour, locate
+from fcl.units import counted
+
+if TYPE_CHECKING:
+    from fcl.convert.run import Progress
+
+#: Options that name arrays of DATA, with their defaults; of a file they name columns.
+_ARRAYS = {"x": "X", "y": "y", "weights": None, "covariates": None}
+#: Formats whose target is a column, by default y.
+_WITH_TARGET = ("table", "parquet", "sequences")
+#: Options of formats whose columns another file decides.
+_OF_COLUMNS = ("x", "names", "columns")
+
+
+def foreign_format(path: str | None, options: Mapping[str, Any]) -> str | None:
+    """The format of a file that must be converted; None for data in a format of fcl, and for nothing."""
+    if path is None or is_remote(path) or kind_of(locate(path.partition("::")[0])) != "file":
+        return None
+    # late: NumPy
+    from fcl.convert.files import InputFile
+    from fcl.convert.registry import format_of
+    from fcl.data.foreign import find_format
+    from fcl.data.open import is_native
+    from fcl.data.table_head import TableHead
+
+    if is_native(path):
+        return None
+    if options["format"] is not None:
+        return str(options["format"])
+    file = InputFile(path)
+    if find_format(file.path, file.head) is None and options["genome"] is None:
+        if (table := TableHead.of(file.head)) is None:
+            return None  # opening it says what is wrong
+        name = "table" if table.sequences is None else "sequences"
+        raise InputError(
+            f"{path} looks like a table; if it is one, give --format {name} {table.options()}"
+        )
+    return format_of([file], _reading("", options, {}))
+
+
+def default_features(options: Mapping[str, Any]) -> str | None:
+    """The features of files whose columns have names or ids; None for others."""
+    from fcl.convert.registry import WITH_COLUMNS
+
+    return "columns" if foreign_format(options["data"], options) in WITH_COLUMNS else None
+
+
+def native_rows(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a command, as they are for the rows in a format of fcl.
+
+    DATA and DATA2 in other formats are converted beside the model, unless that was done before. The
+    result names their conversions, and arrays where the options name columns.
+    """
+    rows = dict(options)
+    format = foreign_format(options["data"], options)
+    valid_format = foreign_format(options["valid"], options)
+    if format is None and valid_format is None:
+        for name in sorted(given.keys() & set(FILE_OPTIONS)):
+            raise InputError(
+                f"{READING[name].spelled} is an option for tables and other files, but {options['data']} "
+                "is read as it is; leave it out"
+            )
+        return rows
+    if options["out"] is None:
+        raise click.UsageError("--out is missing: the model, beside which the rows are kept")
+    if options["offset"] is not None:
+        raise InputError(
+            "--offset: expected DATA with an array of this name, got a file to convert; convert it first "
+            "to Zarr (fcl convert), and add the array"
+        )
+    if format is not None:
+        rows |= _converted_data(format, options, given)
+    if valid_format is not None:
+        from fcl.convert.registry import WITH_COLUMNS
+
+        named = _reading(valid_format, options, given)
+        named.pop("negatives", None)
+        if valid_format in WITH_COLUMNS:
+            named |= dict.fromkeys(_OF_COLUMNS) | {"like": rows["data"]}
+        rows["valid"] = _convert([options["valid"]], ".valid.zarr", named, options)
+    return rows
+
+
+def _converted_data(
+    format: str, options: Mapping[str, Any], given: Mapping[str, str]
+) -> dict[str, Any]:
+    """Convert DATA; returns the options that change."""
+    named = _reading(format, options, given)
+    if format == "table" and "x" not in named:
+        _refuse_sequences(options["data"])
+    changed: dict[str, Any] = {"x": "X", "y": "y"}
+    for name in ("cv", "outer"):  # a column of groups must not be a feature
+        kind, _, column = (options.get(name) or "").partition(":")
+        if kind in ("groups", "folds") and named.get("groups") in (None, column):
+            named["groups"] = column
+            changed[name] = f"{kind}:obs/group"
+    inputs = [options["data"], *filter(None, [named.pop("negatives", None)])]
+    changed["data"] = _convert(inputs, ".data.zarr", named, options)
+    if options["weights"] is not None:
+        changed["weights"] = "weights"
+    if options.get("covariates") is not None:
+        import zarr
+
+        known: Any = zarr.open_group(changed["data"], mode="r").attrs["fcl"]
+        changed["covariates"] = ",".join(f"obs/{name}" for name in known["covariates"])
+    return changed
+
+
+def _refuse_sequences(path: str) -> None:
+    """Raise InputError for a table with a column of sequences, which would become categories."""
+    from fcl.convert.files import InputFile
+    from fcl.data.table_head import TableHead
+
+    table = TableHead.of(InputFile(path).head)
+    if table is not None and table.sequences is not None:
+        raise InputError(
+            f"{path} has a column of sequences; give {table.options()}, or name the columns of X with --x"
+        )
+
+
+def _reading(format: str, options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """The options of ``fcl convert`` that a command was given."""
+    named = {name: options[name] for name in FILE_OPTIONS}
+    named = {name: value for name, value in named.items() if not (value is None or value is False)}
+    for name, usual in _ARRAYS.items():
+        if name in given or options.get(name, usual) != usual:
+            named[name] = options[name]
+    if format in _WITH_TARGET:
+        named["y"] = options["y"]
+    return named
+
+
+def _convert(
+    inputs: list[str], suffix: str, named: Mapping[str, Any], options: Mapping[str, Any]
+) -> str:
+    """Convert files unless it was done before, and say so; returns where the rows are."""
+    from fcl.convert.cache import convert_cached
+
+    out, data = local_neighbour(options["out"], suffix), " and ".join(inputs)
+    with progress_bar() as progress:
+        summary, changed = convert_cached(
+            inputs, out, memory=options["memory"], progress=progress, **named
+        )
+    if summary is None:
+        messages.note(f"{data}: {out} has its rows, which were converted before")
+        return out
+    for text in changed:
+        messages.note(f"{data}: converted again, since {text}")
+    messages.note(
+        f"{data}: {counted(summary.rows, 'row')} converted to {out}, which later jobs use again while "
+        "the file and the options are the same"
+    )
+    for reason, count in summary.dropped.most_common():
+        messages.note(f"dropped: {count:,} {reason}")
+    for note in summary.notes:
+        messages.note(note)
+    return out
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress | None]:
+    """A bar on a terminal: share of the bytes read, rows, time left."""
+    if messages.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = BarColumn(), TextColumn("{task.percentage:3.0f} %"), TextColumn("{task.fields[rows]}")
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, rows="")
+        yield lambda done, total, rows: bar.update(
+            task, completed=done, total=total, rows=f"{counted(rows, 'row')}"
+        )
