@@ -134,7 +134,7 @@ class StopTraining(Exception):
     ...     if isinstance(event, PassDone) and event.gap < 0.5:
     ...         raise fcl.StopTraining
     >>> str(fcl.train(data, "columns", C=1.0, progress=stop, warn=False).reason)
-    'interrupted'
+    'callback'
     """
 
 

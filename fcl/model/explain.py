@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from fcl.data import DataSet
     from fcl.data.base import RowReader
-    from fcl.model.prediction import PredictingModel
 
 #: Approximate bytes of the values of all features on one block of rows.
 BLOCK_BYTES = 32 << 20
@@ -49,7 +48,7 @@ class ExplainedOutput:
     intercept : float
     """
 
-    model: PredictingModel
+    model: Any  # of fcl.Model, whose module imports this one
     number: int
     indices: npt.NDArray[np.intp]
     ids: Ids
@@ -57,7 +56,7 @@ class ExplainedOutput:
     intercept: float
 
     @classmethod
-    def of(cls, model: PredictingModel, output: Any = None) -> ExplainedOutput:
+    def of(cls, model: Any, output: Any = None) -> ExplainedOutput:
         """The output of a label, None for a single output; raises InputError for an unknown one."""
         number = model.output_number(output)
         weights = model.weights_by_output[:, number]

@@ -174,7 +174,7 @@ def train_path(
     >>> [point.active for point in path.points]
     [0, 2, 2, 3, 3]
     >>> path.chosen is path.best, str(path.reason)
-    (True, 'grid')
+    (True, 'done')
     """
     arguments = dict(locals())
     options = PathOptions.checked(**{name: arguments[name] for name in PATH_OPTIONS})

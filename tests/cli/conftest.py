@@ -135,6 +135,7 @@ class FakeDriver:
             seconds=seconds,
             peak_memory=1 << 28,
             passes=3,
+            wall_seconds=2.0,
             checkpoint_failed=self.checkpoint_failed,
         )
 

@@ -63,6 +63,8 @@ class OnlineResult(RunResult):
         Time of each step by its name: rate, learning, certificate, other.
     peak_memory : int
         Bytes.
+    checkpoint_failed : bool
+        Whether the last attempt to save the state failed; the model is not affected.
     learner : Learner
         The learner, which can learn more rows.
     progress : list of OnlineProgress
@@ -252,8 +254,8 @@ def train_online(
     >>> X = np.random.default_rng(0).normal(size=(200, 5))
     >>> data = fcl.open_data(X, y=X[:, 0] > X[:, 3])
     >>> result = fcl.train_online(data, "columns", alpha=0.01, rate=0.5, passes=3)
-    >>> str(result.end), result.optimality.gap < 0.2
-    ('passes', True)
+    >>> str(result.reason), result.optimality.gap < 0.2
+    ('done', True)
     >>> [row.feature for row in result.model.describe(2)]
     ['x3', 'x0']
     """
