@@ -303,5 +303,6 @@ def test_opening(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         fcl.open_data(place, **keywords)
     found = short(caught.value, tmp_path)
     assert re.search(message, found), found
-    if path and all(isinstance(value, str) and value.isascii() for value in keywords.values()):
+    plain = all(isinstance(value, str) and value.isascii() for value in keywords.values())
+    if path and plain and "convert it first" not in found:  # which the command does by itself
         check_command(place, keywords, found, tmp_path)
