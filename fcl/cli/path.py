@@ -102,7 +102,8 @@ class PathSteps(TrainSteps):
         yield "--save-oof", self.options["save_oof"], "out of fold", own
         refit = f"{self.options['out'].removesuffix('.fcl')}.refit.fcl"
         yield "--refit", refit if self.options["refit"] else None, "refit model", own
-        yield from super().more_outputs()
+        for output in super().more_outputs():
+            yield *output, own
 
     def plan(self, arguments: dict[str, Any]) -> list[str]:
         # the plan is the same at every C; patience counts points there

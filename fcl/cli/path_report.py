@@ -72,7 +72,8 @@ def jobs_line(event: Jobs) -> str:
 
 def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) -> list[str]:
     """The summary: the table of points, why the path ended, and the chosen point."""
-    facts = [*path.facts(), *(Fact(*pair) for pair in written), Fact("points", folder)]
+    known = [f._replace(text=f.text.replace("OUT.path", folder)) for f in path.facts()]
+    facts = [*known, *(Fact(*pair) for pair in written), Fact("points", folder)]
     lines = [*_table(path), "", *result_lines(facts, path.chosen.model)]
     lines += covariate_lines(path.chosen.model)
     if path.refit is not None:

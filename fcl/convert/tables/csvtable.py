@@ -190,7 +190,8 @@ class _Sample:
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             raise InputError(
-                f"{file.name}: line {line} is not UTF-8 text; convert the file: iconv -t utf-8"
+                f"{file.name}: line {line} is not UTF-8 text; convert the file, such as from Latin-1: "
+                "iconv -f latin1 -t utf-8"
             ) from None
         if not text.strip():
             raise InputError(f"{file.name}: expected a table, got an empty file")

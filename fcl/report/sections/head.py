@@ -47,7 +47,7 @@ def _quality(context: Context) -> list[str]:
     if isinstance(model, Model) and not model.n_active:
         return ["The model has no features: it predicts the same for every row."]
     if context.measured is None:
-        return _claimed(context)
+        return _claimed(context) or ["How good the model is takes rows of data to say (--data)."]
     predictions = context.measured.predictions
     kind = "its training" if context.measured.is_training else "the"
     rows = f"{counted(predictions.n_counted, 'row')} of {kind} data"
@@ -59,11 +59,13 @@ def _quality(context: Context) -> list[str]:
         return found or [f"On {rows}, no score can be computed."]
     # of several scores the first one decides: AUROC is high even where few positive rows are found
     first = [NO_GAIN] * answers[0].no_gain
+    if context.measured.is_training and (claimed := _claimed(context)):
+        first = claimed  # scores of rows that the model did not see come first
     return [*first, f"On {rows}: {' and '.join(f'{a.name} {a.text}' for a in answers)}."]
 
 
 def _claimed(context: Context) -> list[str]:
-    """What the training says about the quality; the page has no rows to measure it."""
+    """What the training says about the quality on rows that it held out; empty if there were none."""
     choice = score_of_choice(context)
     if choice is not None:
         words, no_gain = choice
@@ -73,7 +75,7 @@ def _claimed(context: Context) -> list[str]:
     known = scores[np.isfinite(scores)]
     if metric and len(known):
         return [f"On the validation rows of its training: {format_score(metric, known[-1])}."]
-    return ["How good the model is takes rows of data to say (--data)."]
+    return []
 
 
 def _size(model: Model) -> str:
