@@ -323,7 +323,8 @@ STAGEWISE = [
 ]  # fmt: skip
 
 PATHS = [
-    ("no path", path, "--C 1 --patience 2", "--patience needs --path N"),
+    ("no path", path, "--C 1 --cv 3", "--cv needs --path N"),
+    ("patience", path, "--C 1 --patience 2", "patience: expected held-out rows beside 2, got none"),
     ("C", path, "--path 5 --C 1", "--C does not go with --path: a path finds its own values"),
     ("writers", path, "--path 5 --writers 2", "--writers: the driver inline has no writers"),
     ("outer", path, "--path 5 --outer 3", "--outer needs --cv"),
