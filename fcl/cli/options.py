@@ -150,7 +150,9 @@ class TrainCommand(TableCommand):
 
     def __init__(self, name: str, **more: Any) -> None:
         super().__init__(name, **more)
-        self.params.append(click.Argument(["second"], required=False, metavar="[NEGATIVES]", type=FILE))
+        self.params.append(
+            click.Argument(["second"], required=False, metavar="[NEGATIVES]", type=FILE)
+        )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; a second file of another kind is an error that says what to do."""
