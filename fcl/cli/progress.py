@@ -59,7 +59,7 @@ def pass_items(
     if text := validation_text(validation):
         name, _, value = text.partition(" ")
         items.insert(-1, (name, value))
-    if (loss := (validation or {}).get("loss")) is not None:  # which --patience goes by
+    if (loss := (validation or {}).get("loss")) is not None:  # by which --patience decides
         items.insert(-1, ("held-out loss", f"{loss:.6g}"))
     if event.busy:
         items.append(("busy", busy_text(event.busy)))

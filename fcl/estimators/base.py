@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -125,7 +126,7 @@ class MetricScorer:
         return float(self._metric(given.y, predicted, sample_weight=given.sample_weight))
 
 
-class Estimator(FittedPredictor):
+class Estimator(FittedPredictor, ABC):
     """The base class of the estimators.
 
     A fit solves one or more problems over the same rows, each with its own target; ``models_`` holds the
@@ -198,11 +199,11 @@ class Estimator(FittedPredictor):
         self._fit_all(training, self._problems(training, options, choice), choice, options)
         return self
 
+    @abstractmethod
     def _problems(
         self, training: Training, options: dict[str, Any], choice: Given | Search
     ) -> Problems:
         """The problems that a fit solves; may change options that a single problem does not have."""
-        raise NotImplementedError
 
     def _choice(self, groups: Any) -> Given | Search:
         """How the weight of the penalty is found; raises InputError if C or alpha is wrong."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -52,7 +53,7 @@ from fcl.units import counted, format_bytes
 _SAME = tuple(name for name in LEARNING if name not in ("loss", "decay", "intercept"))
 
 
-class OnlineEstimator(FittedPredictor):
+class OnlineEstimator(FittedPredictor, ABC):
     """What both estimators share: a learner for each output, which all read the same chunks of rows."""
 
     learners_: list[Learner]
@@ -244,9 +245,9 @@ class OnlineEstimator(FittedPredictor):
         """For each output its labels (negative, positive), or None for numbers."""
         return [None]
 
+    @abstractmethod
     def _targets(self, training: Training) -> list[np.ndarray]:
         """The numbers that each output learns, float64 (n,)."""
-        raise NotImplementedError
 
     def _weighted(self, training: Training) -> Training:
         """The rows with their weights in the losses."""
