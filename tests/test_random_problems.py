@@ -1,19 +1,17 @@
-"""Random small problems: a fixed sample of the kind "problem" of tools/fuzz, and tests of its judge."""
+"""Random small problems: a fixed sample of the kind "problem" of tools/fuzz."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.judge import LOSSES, Problem
+from tests.judge import Problem
 from tests.windows import THOROUGH
-from tools.fuzz import problems, reference
+from tools.fuzz import problems
 from tools.fuzz.draw import RandomProblem, explicit_matrix, make_problem
 
 #: Seconds of processor time for a problem; far more than it takes, because machines differ.
@@ -126,66 +124,3 @@ def test_outputs_and_covariates(number: int) -> None:
     assert (case.outputs, case.options["loss"]) == (outputs, loss)
     assert (case.covariates is not None) == (outputs == "one") and set(traits) <= set(case.traits)
     assert_good(case)
-
-
-@pytest.fixture(scope="module", params=[0, 10008, 10046])
-def solved(request: pytest.FixtureRequest) -> tuple[RandomProblem, Any]:
-    case = make_problem(request.param)
-    return case, problems.solve(case, SECONDS)[0]
-
-
-FALSE: dict[str, dict[str, Any]] = {
-    "objective": {"objective": lambda c: c.objective * (1.0 - 1e-9)},
-    "violation": {"max_violation": lambda c: c.max_violation * (1.0 - 1e-8)},
-    "bound": {"bound": lambda c: c.objective, "gap": lambda c: 0.0},
-    "gap": {"gap": lambda c: 0.5 * c.gap},
-    "priced": {"n_priced": lambda c: c.n_priced - 1},
-    "tolerance": {"gap": lambda c: 0.5},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FALSE)
-def test_the_judge_sees_a_false_certificate(solved: Any, fault: str) -> None:
-    case, result = solved
-    assert problems.judge(case, result, SECONDS, 0.0, {}) == []
-    changes = {name: change(result.certificate) for name, change in FALSE[fault].items()}
-    false = SimpleNamespace(
-        model=result.model,
-        certificate=replace(result.certificate, **changes),
-        reason=result.reason,
-        passes=result.passes,
-    )
-    found = problems.judge(case, false, SECONDS, 0.0, {})
-    assert any(words.startswith(fault) for words in found)
-
-
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("reason", ["stalled", "max-time", "interrupted"])
-def test_the_judge_sees_a_run_that_gave_up(solved: Any, reason: str) -> None:
-    case, result = solved
-    ended = replace(result, reason=reason)
-    fault = "stalled" if reason == "stalled" else "unfinished"
-    (words,) = problems.judge(case, ended, SECONDS, 0.0, {})
-    assert words.startswith(fault)
-
-
-def test_problems_of_a_number_are_the_same() -> None:
-    for number in range(5):
-        first, second = make_problem(number), make_problem(number)
-        assert first.describe() == second.describe()
-        assert first.problem.phi.tobytes() == second.problem.phi.tobytes()
-
-
-@pytest.mark.parametrize("rho", [1.0, 0.5])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_two_solvers_agree(loss: str, rho: float) -> None:
-    random = np.random.default_rng(3)
-    phi = random.normal(size=(60, 25)) * 10.0 ** random.uniform(-1, 1, 25)
-    y = phi[:, 0] / np.abs(phi[:, 0]).max() + random.normal(size=60)
-    y = y if loss == "squared" else np.where(y > 0.0, 1.0, -1.0)
-    problem = Problem(phi, y, random.uniform(0.5, 2.0, 60), loss, 1.0, rho=rho)
-    found, other = reference.solve(problem), problem.solve(1e-9)
-    assert found.objective - found.bound <= 1e-14 * found.objective
-    assert found.objective <= other.objective * (1.0 + 1e-14)
-    assert found.objective == pytest.approx(other.objective, rel=2e-9)

@@ -20,8 +20,6 @@ INTERVAL = 0.3
 START = 5.0 * PATIENCE
 #: Seconds without a heartbeat after which a child is replaced, in cases that stop a child.
 DEADLINE = 3.0 * PATIENCE
-#: Relative differences below this are ignored: the order of sums may change after a resume.
-ROUNDING = 1e-12
 #: Exit codes of a job that has ended; 6 means that a file could not be written.
 ENDED = 0, 6
 #: Exit codes of a job that a signal stopped.

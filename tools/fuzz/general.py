@@ -18,10 +18,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from tests.judge import Problem
-from tools.fuzz.reference import SMALL, Long, Real, _solve_system
 
+Long = np.longdouble
+Real = Any  #: a number in extended precision, or a float
+#: Unknowns up to which systems are solved in extended precision.
+SMALL = 100
 #: Rounds of a coordinate pass and Newton steps; a round that gains less than `LEAST` is the last.
 ROUNDS, NEWTON, LEAST = 40, 12, 1e-17
 
@@ -40,6 +44,14 @@ class General:
     C: Real = 1.0
     rho: float = 1.0
     group: bool = False
+
+    @classmethod
+    def of(cls, problem: Problem) -> General:
+        """A problem of one output without limits of weights."""
+        n = len(problem.y)
+        offset = np.broadcast_to(problem.offset, n)[:, None]
+        arrays = problem.phi, problem.free, problem.y[:, None], problem.s, offset, problem.f
+        return cls(*arrays, problem.loss, problem.C, problem.rho)
 
     def extended(self) -> General:
         """The same problem in extended precision."""
@@ -124,7 +136,7 @@ class General:
         off = eps * (off + np.abs(self.y) + np.abs(self.offset))
         slopes = np.abs(self.slopes(m))
         value = self.objective(W, B)
-        objective = float(self.C * (self.s @ (slopes * off).sum(axis=1)))
+        objective = float(self.C * (self.s @ (slopes * off + off**2).sum(axis=1)))
         sizes = (np.abs(self.bends(m)) * off[:, None, :]).sum(axis=2) + eps * slopes
         sizes *= self.s[:, None]
         if self.loss == "softmax":  # fcl rounds residuals to a grid, so that they sum to 0 exactly
@@ -236,7 +248,7 @@ class General:
         slope = np.concatenate([(g + self.rho * self.f[:, None] * kink)[on], h.reshape(-1)])
         if not (np.isfinite(hessian).all() and np.isfinite(slope).all()):
             return W, B, value, False
-        step = _solve_system(hessian if len(slope) <= 2 * SMALL else hessian.astype(float), slope)
+        step = _solve_system(hessian if len(slope) <= SMALL else hessian.astype(float), slope)
         dW, dB = np.zeros_like(W), step[n_on:].reshape(q, K)
         dW[on] = step[:n_on]
         for halving in range(30):
@@ -248,3 +260,37 @@ class General:
             if found < value:
                 return new, B + beta * dB, found, True
         return W, B, value, False
+
+
+def _solve_system(bend: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """-bend^-1 slope, in the precision of the matrix.
+
+    The diagonal, scaled to 1, is increased as little as the Cholesky factorisation needs.
+    """
+    size = np.sqrt(np.maximum(np.diag(bend), 1e-290))
+    scaled = bend / size / size[:, None]
+    right = (slope / size).astype(bend.dtype)
+    more = 8.0 * np.finfo(bend.dtype).eps
+    while True:
+        try:
+            matrix = scaled + more * np.eye(len(size), dtype=bend.dtype)
+            if bend.dtype == np.float64:
+                return -cho_solve(cho_factor(matrix), right) / size
+            return -_by_cholesky(matrix, right) / size
+        except np.linalg.LinAlgError:
+            more *= 100.0
+
+
+def _by_cholesky(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve a positive definite system in the precision of its arrays."""
+    n = len(right)
+    low = np.column_stack([matrix, right])  # the right-hand side is eliminated with the columns
+    for k in range(n):
+        if not low[k, k] > 0.0:
+            raise np.linalg.LinAlgError
+        low[k, k:] /= np.sqrt(low[k, k])
+        low[k + 1 :, k + 1 :] -= np.outer(low[k, k + 1 : n], low[k, k + 1 :])
+    out = np.zeros(n, matrix.dtype)
+    for k in range(n - 1, -1, -1):
+        out[k] = (low[k, n] - low[k, k + 1 : n] @ out[k + 1 :]) / low[k, k]
+    return out

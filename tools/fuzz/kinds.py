@@ -19,7 +19,6 @@ from tools.fuzz import certify, odd, stock
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.commands import Line, commands, toml_of
 from tools.fuzz.damage import damage, damage_checkpoints
-from tools.fuzz.doors import doors
 from tools.fuzz.run import STREAMS
 from tools.fuzz.verdict import judge_call
 
@@ -280,11 +279,11 @@ def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str)
 # -- faults ----------------------------------------------------------------------------------------
 
 
-def slow(module: str, name: str = "run_case") -> Callable[[Case], Trial]:
+def slow(module: str) -> Callable[[Case], Trial]:
     """Cases of a module, which is imported when it is needed."""
 
     def make(case: Case) -> Trial:
-        run = getattr(import_module(f"tools.fuzz.{module}"), name)
+        run = import_module(f"tools.fuzz.{module}").run_case
         return Trial(call=lambda: run(case), is_watched=False)
 
     return make
@@ -304,14 +303,11 @@ KINDS = {
     "command": Kind(command_line, 0.24),
     "config": Kind(config, 0.07),
     "file": Kind(file, 0.35),
-    "doors": Kind(doors, 0.03),
     "data": Kind(data, 0.13),
     "arrays": Kind(arrays, 0.10),
     "names": Kind(names, 0.05),
     "processes": Kind(processes, 0.04),
     "problem": Kind(slow("problems"), 1.0, 300.0, is_quick=False),
     "hard": Kind(slow("problems"), 1.0, 300.0, is_quick=False),
-    "fault": Kind(slow("jobs"), 1.0, 500.0, is_quick=False),
-    "long": Kind(slow("jobs", "run_long"), 1.0, 3600.0, is_quick=False),
-    "cluster": Kind(slow("cluster"), 1.0, 400.0, is_quick=False),
+    "fault": Kind(slow("outputs"), 1.0, 500.0, is_quick=False),
 }

@@ -21,8 +21,9 @@ import fcl
 from fcl.errors import FclError
 from tools.fuzz.case import Case
 from tools.fuzz.faulted import ENDED, Run
-from tools.fuzz.faults import Fault
+from tools.fuzz.faults import Fault, choose
 from tools.fuzz.run import Done, Session
+from tools.fuzz.training import Training
 
 #: What an earlier job may have left under the name of the output: a file, or this file of a group.
 EARLIER = b'{"zarr_format": 3, "node_type": "group", "attributes": {"earlier": true}}'
@@ -242,3 +243,11 @@ class OutputRun(Run):
         known = {out, "states", f"{out}.path", f"{out}.checkpoint"}
         found = [path for path in self.disk.iterdir() if path.name not in known]
         return super().left_files() + [os.fspath(path.relative_to(self.folder)) for path in found]
+
+
+def run_case(case: Case) -> list[str]:
+    """Run the case of a fault; return what is wrong."""
+    fault = choose(case)
+    case.note(fault.name)
+    run: Run = Training(case, fault) if fault.command == "train" else OutputRun(case, fault)
+    return run.go()

@@ -16,7 +16,7 @@ import numpy as np
 
 import fcl
 from fcl.objective import find_loss
-from tools.fuzz import reference
+from tests.judge import Problem
 from tools.fuzz.case import Case
 from tools.fuzz.certify import ROUNDINGS, false_claims, rounding_of
 from tools.fuzz.draw import SINCE_GENERAL, RandomProblem, make_problem
@@ -41,26 +41,21 @@ def judge(
     w: Any
     b: Any
     exact: Any
-    if isinstance(problem.problem, General):
-        exact = problem.problem.extended()
+    if problem.options.get("limits") is not None:  # which General does not know
+        assert isinstance(problem.problem, Problem)
+        exact, model = problem.problem, result.model
+        w, b = np.zeros(exact.phi.shape[1]), float(model.intercept)
+        w[model.ids] = model.weights
+        off_value, off_price = rounding_of(exact, w, b)
+        with np.errstate(all="ignore"):
+            best = exact.objective(*exact.polish(w, b))
+    else:
+        own = problem.problem
+        exact = (own if isinstance(own, General) else General.of(own)).extended()
         w, b = exact.point(result.model)
         off_value, off_price = exact.rounding(w, b)
         with np.errstate(all="ignore"):
             *_, best = exact.better(w, b)
-    else:
-        exact = reference.extended(problem.problem)
-        w = np.zeros(exact.phi.shape[1], reference.Long)
-        w[result.model.ids] = result.model.weights
-        b = reference.Long(result.model.intercept)
-        off_value, off_price = rounding_of(exact, w, b)
-        if problem.options.get("limits") is not None:  # which the reference does not know
-            with np.errstate(all="ignore"):
-                best = exact.objective(*problem.problem.polish(w.astype(float), float(b)))
-        else:
-            solution = reference.solve(problem.problem)
-            best = solution.objective
-            gap = float((best - solution.bound) / (best or 1.0))
-            figures["reference_gap"] = gap  # the reference proves its own optimum
     value = float(exact.objective(w, b))
     largest = float(exact.largest(w, b))
     least = min(float(best), value)

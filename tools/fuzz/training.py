@@ -5,7 +5,6 @@ It must end at the certified optimum, and may lose at most the work since its la
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -23,7 +22,7 @@ import fcl
 from fcl.errors import BudgetError, InputError
 from fcl.files.folder import CheckpointFolder
 from tools.fuzz.case import Case
-from tools.fuzz.faulted import DEADLINE, INTERVAL, ROUNDING, START, STOPPED, Run
+from tools.fuzz.faulted import DEADLINE, INTERVAL, START, STOPPED, Run
 from tools.fuzz.faults import ACTS, Fault
 from tools.fuzz.run import PATIENCE, ROOT, Done, Session
 
@@ -45,8 +44,6 @@ class Size:
 NORMAL = Size()
 #: For tests: starting processes takes nearly all of the time.
 SMALL = Size(every=800, every_site=8, d=3, tol=1e-4, block_rows=256, chunk_rows=256, spare=0)
-#: A job of minutes, which is killed several times.
-LONG = Size(every=1, every_site=1, d=7, tol=1e-5, C=0.1, block_rows=4096, chunk_rows=4096)
 #: Families by name: the array of rows, and the value of --features with ``{d}`` from the size.
 FAMILIES = {
     "kmers": ("X", "kmers:d={d},origin=15"),
@@ -345,51 +342,3 @@ class Training(Run):
                 if path.name not in ("lock", "complete") and path.suffix != ".fcl-ckpt"
             ]
         return super().left_files() + [os.fspath(path.relative_to(self.folder)) for path in found]
-
-
-class LongTraining(Training):
-    """A job of minutes that is killed and terminated in turn; it must never get worse."""
-
-    kills = 6
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case, Fault("long", "kill-group", (0, -9)), LONG, Setting())
-        self.killed = 0
-        self.before: Any = None
-
-    def wait_for_moment(self, session: Session) -> bool:
-        return session.wait_for("Prepared", self.rng.uniform(0.5, 3.0))
-
-    def again(self) -> Done:
-        """Resume, and end the job again while there are kills to come."""
-        self.killed += 1
-        self.case.figures["kills"] = self.killed
-        if self.killed >= self.kills:
-            done = super().again()
-        else:
-            is_kill = self.killed % 2 == 0
-            name, codes = ("kill-group", (0, -9)) if is_kill else ("terminate-group", (0, 143))
-            self.earlier = 0 if self.before is None else len(self.before.history)
-            self.fault = Fault("long", name, codes)
-            done = self.first()
-            self.codes[:-1] = []  # the number of resumptions has no limit
-        return done
-
-    def finish(self, session: Session) -> Done:
-        """Compare each pass with the one before it, and with the checkpoint."""
-        before, log = self.before, session.log
-        done = super().finish(session)
-        best = (np.inf, -np.inf)
-        if before is not None:
-            best = before.state["objective"], before.state["bound"]
-        for line in log.read_text().splitlines():
-            with contextlib.suppress(json.JSONDecodeError):  # the last line may be incomplete
-                event = json.loads(line)
-                if event["event"] != "PassDone":
-                    continue
-                now = event["objective"], event["bound"]
-                if now[0] > best[0] * (1 + ROUNDING) or now[1] < best[1] - ROUNDING * abs(best[1]):
-                    self.wrong.append(f"pass {event['number']}: {now} is worse than {best}")
-                best = now
-        self.before = self.state()
-        return done
