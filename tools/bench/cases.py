@@ -14,7 +14,6 @@ from tools.bench import (
     passes,
     paths,
     prediction,
-    projections,
     stagewise,
     training,
 )
@@ -45,13 +44,6 @@ STAGES = ("test error", "processor", "seconds")
 CLASSIFIERS = {name: {"method": name} for name in
                ("ridge", "lbfgs", "saga", "sgd", *LIBLINEAR, "vw")}  # fmt: skip
 WHICH = ("processor", "rows/s", "above optimum", "features", "active", "AUPRC", "rate", "ratio")
-#: Kinds of vectors, with their radii.
-KINDS = ("normal; z = 100", "normal; z = n/10", "99 % zeros; z = 100", "ties of 1/4; z = 100",
-         "1e8 + uniform; z = 100", "sorted upwards; z = n/10", "sorted downwards; z = n/10",
-         "constant; z = 100", "geometric; z = 100", "one nonzero; z = 1", "Cauchy; z = 100")  # fmt: skip
-LEARNERS = ("SGDClassifier invscaling", "SGDClassifier optimal", "ftrl", "truncated-gradient implicit",
-            "truncated-gradient explicit", "truncated-gradient adagrad", "vw --l1", "vw --ftrl",
-            "train")  # fmt: skip
 CUT = "--genome {folder}/genome.fa --window -70:+71"
 
 
@@ -81,12 +73,6 @@ _ALL = [
     peers("reviews", "reviews, thousands of weak words", data.reviews, OF_MATRICES, C=0.1),
     peers("wide", "84,700 x 359,000 at 0.1 %", data.wide, OF_MATRICES, C=0.1),
     peers("kmers", "all k-mers of windows", data.kmers, OF_FAMILIES, C=0.1, every=160, d=4),
-    *(Case(f"grid-{name}", "grid", f"{name}: certificates, and objectives beside another solver's",
-         make, training.verified, ("seconds", "objective", "gap", "of the other's", "reason",
-         "faults"), options, axes(C=(0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)), patience=400.0) for
-         name, make, options in (("a9a", data.a9a, {}), ("20news", data.newsgroups, {"group": 15}),
-         ("magic", data.magic, {}), ("mnist", data.mnist, {"target": "0", "scale": False, "every":
-         10}))),
     Case("wide-files", "wide", "847,000 x 359,000 on disk within 4 GiB, and LIBLINEAR in memory",
          data.wide_files, commands.wide_table, BUDGET, {"C": 0.02, "memory": "4GiB", "max_time":
          "15m"}, {"fcl": {"method": "fcl"}, "liblinear": {"method": "liblinear"}}, cores=0,
@@ -259,15 +245,8 @@ _ALL = [
          stagewise.memory, ("seconds", "plan", "peak", "peak / plan", "problems"), {"memory":
          "2GiB"}, cores=0, command=True),
     # -- clusters and object stores
-    Case("cluster-constants", "cluster", "measure the constants of the model (writes scale.json)",
-         data.nothing, cluster.measure_constants, ("value",), cores=0),
     Case("cluster-overhead", "cluster", "a pass over 1,000 rows on local workers", data.nothing,
          cluster.overhead, ("pass",), {}, axes(workers=(1, 2, 3)), cores=0, page=True),
-    Case("cluster-check", "cluster", "passes beside the model's", data.nothing, cluster.check,
-         ("pass", "model", "same weights"), {}, axes(workers=(1, 2, 3)), cores=0, page=True),
-    Case("cluster-model", "cluster", "clusters larger than this machine, by the model",
-         data.nothing, cluster.model, ("pass", "work", "scheduling", "transfer", "efficiency",
-         "whole job"), {}, axes(n=(50_000_000, 1_000_000_000, 10_000_000_000)), page=True),
     Case("cluster-jobs", "cluster", "folds and scores as whole jobs", data.nothing, cluster.fan_out,
          ("seconds", "scores", "for a job", "bits", "ratio"), {}, axes(workers=(0, 1, 2)), cores=0,
          page=True),
@@ -275,33 +254,17 @@ _ALL = [
          cluster.remote, ("seconds", "reading", "MB/s", "prepared", "pass", "trainer", "peak",
          "ratio"), {"rows": 1_500_000}, {"local disk": {"requests": 0}, **{f"{n} at once":
          {"requests": n} for n in (1, 8, 32)}}, cores=0, page=True),
-    # -- online: projections
-    Case("projections-kinds", "projections", "nanoseconds for each number, by kinds of vectors",
-         data.nothing, projections.project, ("10^4", "10^6", "10^7"), {"sizes": "6 7"},
-         {f"{kind}, {method}": {"kind": kind, "method": method} for kind in KINDS for method in
-         ("ball", "simplex", "sorting")}),
-    # -- online learners beside other libraries and beside certified training
-    *(Case(f"online-{name}", "online", f"one pass over {title}", online_learners.rows_of,
-         online_learners.one_pass, ("rows/s", "above optimum", "own gap", "active", "test loss",
-         "test error", "AUPRC", "rate", "ratio"), {"name": name, "every": 16, "unit": False, "C":
-         0.1}, {learner: {"learner": learner} for learner in LEARNERS} | {"river": {"learner":
-         "river", "most_rows": 6000}}, picture=("peers", "rows a second",
-         "objective above the optimum, relative", "xy")) for name, title in (("20news",
-         "20 newsgroups"), ("example", "windows of C. elegans"), ("a9a", "a9a"))),
+    # -- online learners beside certified training
     Case("online-kmers", "which", "generated k-mers: a pass, and certified training", data.example,
          online_learners.which, WHICH, {"every": 4}, {f"d = {d}, {method}": {"d": d, "method": method}
          for d in (6, 8) for method in ("train", "ftrl")}),
     Case("online-long", "which", "bags of k-mers in sequences of 20,000 letters",
          online_learners.long_sequences, online_learners.which, WHICH, {"rates":
          "0.0005 0.002 0.008 0.03 0.125"}, axes(method=("train", "ftrl"))),
-    Case("online-stream", "which", "20 newsgroups as svmlight lines in a pipe", online_learners.rows_of,
+    Case("online-stream", "which", "20 newsgroups as svmlight lines in a pipe", online_learners.news,
          online_learners.svmlight_stream, ("processor", "rows/s", "above optimum", "active", "ratio"),
-         {"name": "20news", "unit": False}, {"convert, train": {"method": "train"}, "online -":
+         {}, {"convert, train": {"method": "train"}, "online -":
          {"method": "online"}}, command=True),
-    *(Case(f"rates-{name}", "rates", f"--rate auto on {name}", online_learners.rows_of,
-         online_learners.auto_rate, ("auto", "grid", "above, auto", "above, grid", "choice / pass"),
-         {"name": name, "every": 16, "unit": False}, axes(method=("ftrl", "truncated-gradient")))
-         for name in ("20news", "example", "a9a")),
     # -- online: learning in less memory
     Case("ram-speed", "ram", "nanoseconds of an update", data.nothing, online_learners.updates, ("MB",
          "ns, first", "ns, later"), {}, axes(p=(1 << 14, 1 << 22, 1 << 28), weights=("float32",

@@ -1,8 +1,4 @@
-"""Online learners of fcl beside those of other libraries, and in less memory.
-
-Seconds are processor time on one core. Rates are the best of a grid, whose ends are extended until the
-best is inside.
-"""
+"""Online learners beside certified training, and in less memory, in seconds of the processor."""
 
 from __future__ import annotations
 
@@ -15,40 +11,16 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tools.bench import commands, common, data, peers, training
+from tools.bench import commands, common, data, training
 from tools.bench.common import median
 from tools.bench.data import Floats, Rows
-from tools.bench.runner import Clock, Figures, in_turns, measured
-
-# -- rates, rows and optima ----------------------------------------------------------------------------
-
-
-def best_rate(
-    start: float, cost: Callable[[float], float], factor: float = math.sqrt(10.0)
-) -> float:
-    """The rate of a grid with the least cost; its ends are extended until the best is inside."""
-    costs = {k: cost(start * factor**k) for k in (-1, 0, 1)}
-    while True:
-        best = min(costs, key=lambda k: costs[k])
-        if min(costs) < best < max(costs):
-            return float(start * factor**best)
-        end = best - 1 if best == min(costs) else best + 1
-        costs[end] = cost(start * factor**end)
-
-
-def chunk_of(X: Any) -> Any:
-    """The rows of a CSR matrix for a learner of fcl."""
-    from fcl.features.rows import RowChunk
-
-    return RowChunk(X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data)
+from tools.bench.runner import Clock, Figures, measured
 
 
 def dense(size: int, point: tuple[Any, ...]) -> Floats:
@@ -66,30 +38,9 @@ def optimum_of(rows: Rows, C: float, tol: float) -> tuple[Floats, Any]:
     return dense(rows.x.shape[1], (model.ids, model.weights)), model
 
 
-def rows_of(name: str = "20news", every: int = 160, unit: bool = True) -> Rows:
-    """The rows of a name, in random order.
-
-    Parameters
-    ----------
-    name : str
-        "20news" (one group against the others), "example" (all k-mers with d = 4 of examples/celegans),
-        or "a9a".
-    every : int
-        Take every k-th window.
-    unit : bool
-        Scale the rows of 20 newsgroups to length 1.
-    """
-    from scipy import sparse
-
-    if name == "20news":
-        found = data.newsgroups(scale="unit" if unit else "")
-    elif name == "a9a":
-        found = data.a9a()
-    else:
-        found = data.example(every, every, 4)
-        tests = sparse.csr_matrix(data.all_kmers(found.tests, 4))
-        found = replace(found, x=data.all_kmers(found.x, 4), tests=tests)
-    return found.shuffled()
+def news() -> Rows:
+    """20 newsgroups, one group against the others, in random order."""
+    return data.newsgroups().shuffled()
 
 
 def long_sequences(n: int = 2000, length: int = 20_000) -> Rows:
@@ -106,107 +57,6 @@ def long_sequences(n: int = 2000, length: int = 20_000) -> Rows:
                 row[starts[:, None] + np.arange(6)] = pattern
         found += [codes, y]
     return Rows(found[0], found[1], "bag:d=6", tests=found[2], of_tests=found[3])
-
-
-# -- learners beside other libraries -------------------------------------------------------------------
-
-
-def learner_of(rows: Rows, name: str, C: float, folder: Path) -> list[tuple[peers.Learn, float]]:
-    """Learners of a name, of which the best counts, and the rate to begin with; 0: no choice."""
-    from fcl.online import OnlineOptions, make_learner
-
-    X, y = rows.x, rows.y
-    if name.startswith("SGDClassifier"):
-        rates = name.split()[1]
-        return [(peers.online_sgd(X, y, C, rates), 0.0 if rates == "optimal" else 0.1)]
-    if name == "vw --ftrl":
-        return [(peers.online_vw(X, y, C, folder, True), 0.1)]
-    if name == "vw --l1":
-        return [(peers.online_vw(X, y, C, folder, False, s), 0.5) for s in (1.0, 0.1, 0.01)]
-    if name == "river":
-        return [(peers.online_river(X, y, C), 0.1)]
-    method, _, step = name.partition(" ")
-    chunk, ones = chunk_of(X), np.ones(len(y))
-    odds = float(np.log((1.0 + np.sum(y > 0)) / (1.0 + np.sum(y < 0))))
-    options: dict[str, Any] = {"step": step} if step else {}
-
-    def learn(rate: float) -> tuple[Floats, float]:
-        given = OnlineOptions(alpha=1.0 / (C * len(y)), rate=rate, **options)
-        margins = np.zeros(len(y))
-        begun = time.process_time()
-        learner = make_learner(method, X.shape[1], given)
-        learner.start_at(odds)
-        learner.learn(chunk, y, ones, margins)
-        learner.end_pass()
-        point = learner.point()
-        return dense(X.shape[1], point), time.process_time() - begun
-
-    return [(learn, 0.3 if step == "implicit" else 0.1)]
-
-
-def one_pass(
-    rows: Rows, clock: Clock, learner: str = "ftrl", C: float = 0.1, repeat: int = 5,
-    most_rows: int = 0,
-) -> Figures:  # fmt: skip
-    """One pass of an online learner at its best rate, that with the least objective after the pass.
-
-    "train" is fcl's certified training to a gap of 1e-3. The intercept of every model is fitted before it
-    is scored. most_rows : of river, which is slow; its rate is chosen on 1,000 rows
-    """
-    from scipy.optimize import minimize_scalar
-    from sklearn.metrics import average_precision_score
-
-    import fcl
-
-    def fitted(w: Floats, own: Rows, C: float) -> tuple[float, float]:
-        margins = own.x @ w
-        found = minimize_scalar(lambda b: float(np.logaddexp(0.0, -own.y * (margins + b)).sum()))
-        return float(found.x), float(np.abs(w).sum() + C * found.fun)
-
-    n = len(rows.y)
-    rate, count, times, w = math.nan, n, [], np.zeros(0)
-    if learner == "train":
-        w, own = measured(clock, lambda: optimum_of(rows, C, 1e-3)[0])
-        times = [own["processor"]]
-    else:
-        few, few_C = rows, C
-        if most_rows and most_rows < n:  # the same penalty for fewer rows
-            rows_of = partial(Rows, tests=rows.tests, of_tests=rows.of_tests)
-            few, few_C, count = rows_of(rows.x[:1000], rows.y[:1000]), C * n / 1000, most_rows
-        with tempfile.TemporaryDirectory() as name:
-            costs: dict[tuple[int, float], float] = {}
-            choices = learner_of(few, learner, few_C, Path(name))
-            for which, (learn, start) in enumerate(choices):
-
-                def cost(rate: float, which: int = which, learn: Any = learn) -> float:
-                    own = learn(rate)[0]
-                    found = fitted(own, few, few_C)[1] if np.isfinite(own).all() else math.inf
-                    costs[which, rate] = found
-                    return found
-
-                if start:
-                    best_rate(start, cost)
-            which, rate = min(costs, key=lambda key: costs[key]) if costs else (0, math.nan)
-            learn = choices[which][0]
-            if few is not rows:
-                part = rows_of(rows.x[:count], rows.y[:count])
-                learn, repeat = learner_of(part, learner, C * n / count, Path(name))[0][0], 1
-            with clock:
-                for _ in range(repeat):
-                    w, seconds = learn(rate)
-                    times.append(seconds)
-    b, value = fitted(w, rows, C)
-    best = optimum_of(rows, C, 1e-6)[1].certificate.objective
-    optimality = fcl.certify((w, b), rows.open(), C=C, top=0)
-    found = {"rate": rate, "rows/s": count / median(times), "above optimum": value / best - 1.0,
-             "own gap": optimality.own_gap, "active": int(np.count_nonzero(w))}  # fmt: skip
-    if rows.tests is not None:
-        margins = rows.tests @ w + b
-        found["test loss"] = float(np.logaddexp(0.0, -rows.of_tests * margins).mean())
-        found["test error"] = float(np.mean((margins > 0) != (rows.of_tests > 0)))
-        found["AUPRC"] = float(average_precision_score(rows.of_tests > 0, margins))
-    point = [[found["rows/s"]], [max(found["above optimum"], 1e-4)]]
-    return found | {"curve": point, "label": learner}
 
 
 def which(
@@ -277,40 +127,6 @@ def svmlight_stream(rows: Rows, clock: Clock, method: str = "online", C: float =
         "active": len(model.ids),
         "above optimum": objective / best - 1.0,
     }
-
-
-def auto_rate(
-    rows: Rows, clock: Clock, method: str = "ftrl", C: float = 0.1, repeat: int = 5
-) -> Figures:
-    """``--rate auto``: its objective beside a grid with steps of 2, and what the choice costs."""
-    import fcl
-    from fcl.drivers.online.job import make_online_job
-    from fcl.drivers.online.rates import choose_rate
-    from fcl.drivers.online.train import train_online
-    from fcl.options import OnlineOptions, OnlineRunOptions
-    from fcl.parallel import one_blas_thread
-
-    data = rows.open()
-    best = optimum_of(rows, C, 1e-6)[1].certificate.bound
-    job = make_online_job(data, "columns", OnlineOptions(1.0), OnlineRunOptions(method, C=C))
-
-    def learnt(rate: Any) -> tuple[float, float]:
-        model = train_online(data, "columns", C=C, method=method, rate=rate, certify=False).model
-        above = fcl.certify(model, data, C=C, top=0).objective / best - 1.0
-        return above, float(model.options["rate"])
-
-    def choose() -> None:
-        with one_blas_thread():
-            choose_rate(job)
-
-    auto, chosen = learnt("auto")
-    grid = min(learnt(2.0**k) for k in range(-8, 3))
-    learn = partial(train_online, data, "columns", C=C, method=method, rate=chosen, certify=False)
-    with clock:
-        times = in_turns({"choice": choose, "pass": learn}, repeat)
-    share = median(times["choice"]) / median(times["pass"])
-    return {"auto": chosen, "grid": grid[1], "above, auto": auto, "above, grid": grid[0],
-            "choice / pass": share}  # fmt: skip
 
 
 # -- learning in less memory ---------------------------------------------------------------------------

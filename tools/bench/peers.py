@@ -14,7 +14,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,32 +32,16 @@ VW_SHARES = (1.0, 1e-1, 1e-2, 1e-3)
 # -- solvers of two classes ----------------------------------------------------------------------------
 
 
-def liblinear(X: Any, y: Floats, C: float, tol: float, clock: Clock, kind: int = 6) -> Solution:
-    """LIBLINEAR -s 6 -B 1 -R, logistic loss, or -s 5, squared hinge; the bias is not penalised."""
+def liblinear(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
+    """LIBLINEAR -s 6 -B 1 -R, logistic loss; the bias is not penalised."""
     from liblinear.liblinearutil import parameter, problem, train
     from scipy import sparse
 
     made = problem(y, sparse.csr_matrix(X, dtype=np.float64))
     with clock:
-        model = train(made, parameter(f"-s {kind} -c {C} -e {tol} -B 1 -R -q"))
+        model = train(made, parameter(f"-s 6 -c {C} -e {tol} -B 1 -R -q"))
     w, b = model.get_decfun()
     return np.array(w), float(b)
-
-
-def squared_hinge(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
-    """LIBLINEAR with the squared hinge."""
-    return liblinear(X, y, C, tol, clock, kind=5)
-
-
-def lasso(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
-    """celer's Lasso: the squared loss."""
-    from celer import Lasso
-
-    model = Lasso(alpha=1.0 / (2.0 * len(y) * C), tol=tol, max_iter=200)
-    X = X.tocsc() if hasattr(X, "tocsc") else np.asfortranarray(X)
-    with clock:
-        model.fit(X, y)
-    return model.coef_, float(model.intercept_)
 
 
 def celer(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
@@ -208,8 +191,6 @@ def adelie(X: Any, y: Any, C: float, tol: float, clock: Clock) -> Solution:
 
 SOLVERS: dict[str, Callable[..., Solution]] = {
     "liblinear": liblinear,
-    "liblinear-hinge": squared_hinge,
-    "lasso": lasso,
     "celer": celer,
     "skglm": skglm,
     "saga": saga,
@@ -323,79 +304,3 @@ def classifier(name: str) -> Callable[[Any, Any], Fits]:
     if name in ("lbfgs", "saga"):
         return lambda x, y: logistic(x, y, name)
     return {"ridge": ridge, "sgd": sgd_classifier, "vw": vw_classifier}[name]
-
-
-# -- online learners ----------------------------------------------------------------------------------
-
-#: Passes of Vowpal Wabbit whose time is compared with that of one.
-PASSES = 3
-#: Weights, and processor seconds of a pass over the rows, at a rate.
-Learn = Callable[[float], tuple[Floats, float]]
-
-
-def online_sgd(X: Any, y: Floats, C: float, rates: str) -> Learn:
-    """SGDClassifier with the schedule ``rates``."""
-    from sklearn.linear_model import SGDClassifier
-
-    def learn(rate: float) -> tuple[Floats, float]:
-        own = {} if rates == "optimal" else {"eta0": rate}
-        model = SGDClassifier(
-            loss="log_loss", penalty="l1", alpha=1.0 / (C * len(y)), learning_rate=rates,
-            max_iter=1, tol=None, shuffle=False, power_t=0.5, **own,
-        )  # fmt: skip
-        begun = time.process_time()
-        model.fit(X, y)
-        return model.coef_[0], time.process_time() - begun
-
-    return learn
-
-
-def online_vw(X: Any, y: Floats, C: float, folder: Path, ftrl: bool, share: float = 1.0) -> Learn:
-    """Vowpal Wabbit from its cache file, with ``--l1`` at a share of the penalty.
-
-    ``--ftrl`` takes the penalty of the sum of the losses. Without it, ``--l1`` has another unit, since
-    the rates are adaptive. Its time is half the difference between three passes and one.
-    """
-    from vowpalwabbit import Workspace
-
-    rows, model = folder / "rows.vw", folder / "model.txt"
-    if not rows.exists():
-        write_vw(X, y, rows)
-    l1 = share / C if ftrl else share / (C * len(y))
-    given = vw_options(X.shape[1], l1, rows, model)
-
-    def seconds(rate: float, passes: int) -> float:
-        rates = ["--ftrl", "--ftrl_alpha", repr(rate)] if ftrl else ["-l", repr(rate)]
-        begun = time.process_time()
-        Workspace(arg_list=[*given, *rates, "--passes", str(passes)]).finish()
-        return time.process_time() - begun
-
-    def learn(rate: float) -> tuple[Floats, float]:
-        more = seconds(rate, PASSES)
-        one = seconds(rate, 1)
-        return read_vw(model.read_text(), X.shape[1])[0], (more - one) / (PASSES - 1)
-
-    return learn
-
-
-def online_river(X: Any, y: Floats, C: float) -> Learn:
-    """river's logistic regression, row by row; the dictionaries are made outside the clock."""
-    from river import linear_model, optim
-
-    def learn(rate: float) -> tuple[Floats, float]:
-        schedule = optim.schedulers.InverseScaling(rate, 0.5)
-        model = linear_model.LogisticRegression(
-            optimizer=optim.SGD(schedule), intercept_lr=schedule, l1=1.0 / (C * len(y))
-        )
-        took = 0.0
-        for i, label in enumerate(y):
-            cells = slice(X.indptr[i], X.indptr[i + 1])
-            row = dict(zip(X.indices[cells].tolist(), X.data[cells].tolist(), strict=True))
-            begun = time.process_time()
-            model.learn_one(row, bool(label > 0))
-            took += time.process_time() - begun
-        w = np.zeros(X.shape[1])
-        w[list(model.weights)] = list(model.weights.values())
-        return w, took
-
-    return learn

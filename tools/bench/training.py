@@ -106,43 +106,6 @@ def solve_with_fcl(
     return full_weights(result.model, columns)
 
 
-def verified(
-    rows: Rows, clock: Clock, C: float, tol: float = 1e-3, loss: str = "logistic",
-    driver: str = "inline", share: float = 1.0, max_time: float = 60.0, other: str = "",
-) -> Figures:  # fmt: skip
-    """Train, recompute the objective, and compare it with the report and with another solver's.
-
-    Faults: "above" (the other's objective, by more than 1e-3), "unfinished", "raised", and, if the report
-    is false, "objective", "bound" or "gap". share : rows of a sampled row view
-    """
-    import fcl
-
-    view: Any = "all" if share == 1.0 else max(64, round(share * len(rows.y)))
-    with clock:
-        result: Any = fcl.train(
-            rows.open(), rows.features, C=C, loss=loss, tol=tol, max_time=max_time, driver=driver,
-            row_view=view, warn=False,
-        )  # fmt: skip
-    w, b = full_weights(result.model, rows.X.shape[1])
-    value = objective(rows.X, rows.y, w, b, C, loss)
-    claimed = result.certificate
-    theirs = math.inf
-    name = other or {"logistic": "liblinear", "squared": "lasso"}.get(loss, "liblinear-hinge")
-    if name != "none":
-        solution = peers.SOLVERS[name](rows.X, rows.y, C, 1e-5, Clock())
-        theirs = objective(rows.X, rows.y, *solution, C, loss)
-    faults = {
-        "unfinished": result.reason != "tolerance" or not claimed.gap <= tol,
-        "above": value > theirs * (1.0 + 1e-3),
-        "objective": not abs(claimed.objective - value) <= 1e-9 * value,
-        "bound": not claimed.bound <= min(value, theirs) * (1.0 + 1e-9),
-        "gap": not abs(claimed.gap - max(0.0, 1.0 - claimed.bound / value)) <= 1e-9,
-    }
-    listed = " ".join(name for name, is_fault in faults.items() if is_fault)
-    return {"objective": value, "gap": claimed.gap, "reason": result.reason,
-            "of the other's": value / theirs, "faults": listed or "none"}  # fmt: skip
-
-
 def train(
     rows: Rows, clock: Clock, C: float = 0.1, tol: float = 1e-3, features: str = "",
     memory: str = "8GiB", driver: str = "", threads: int = 0, row_view: Any = "auto",
