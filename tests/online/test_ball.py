@@ -14,7 +14,7 @@ from online_eager import LOSSES, Ball, dense_point
 import fcl
 from fcl.features.rows import RowChunk
 from fcl.kernels import ball_heap
-from fcl.online import OnlineOptions, make_learner, project_l1_ball
+from fcl.online import OnlineOptions, make_learner
 from fcl.online.ball import BallLearner
 
 
@@ -148,30 +148,6 @@ def test_a_radius_below_the_last_digit_leaves_nothing() -> None:
     rows.learn(learner, 0, rows.n)
     check_heap(learner)
     assert np.abs(dense(learner)).sum() <= 1e-30 * (1.0 + 1e-12)
-
-
-@pytest.mark.slow
-def test_regret_is_within_the_bound() -> None:
-    """Zinkevich 2003 for logistic loss: slopes are at most 1, and rows have at most R^2 = |x|^2 + 1."""
-    rows = Rows(4, 2000, 30)
-    rows.s[:] = 1.0
-    rows.offset[:] = 0.0
-    radius, rate = 3.0, 0.3
-    learner = learner_for(rows, radius=radius, rate=rate, step="explicit")
-    X = rows.matrix()
-    truth = project_l1_ball(rows.rng.normal(size=rows.p), radius)
-    rows.y = np.where(rows.rng.random(rows.n) < 1.0 / (1.0 + np.exp(-X @ truth)), 1.0, -1.0)
-    intercepts, margins = [], []
-    for i in range(rows.n):
-        margins.append(rows.learn(learner, i, i + 1)[0])
-        intercepts.append(learner.intercept)
-    paid = np.logaddexp(0.0, -rows.y * np.array(margins)).sum()
-    square = (X**2).sum(axis=1).max() + 1.0
-    for w in (truth, np.zeros(rows.p), dense(learner)):
-        diameter = (2.0 * radius) ** 2 + np.max(np.square(intercepts))
-        bound = (diameter / (2.0 * rate) + square * rate) * math.sqrt(rows.n)
-        assert paid - np.logaddexp(0.0, -rows.y * (X @ w)).sum() <= bound
-    assert paid < np.logaddexp(0.0, np.zeros(rows.n)).sum()
 
 
 # -- jobs ------------------------------------------------------------------------------------------

@@ -172,20 +172,6 @@ def test_the_table_is_that_of_the_places() -> None:
     assert model.family.n_features == 4096 and model.certificate.objective < np.inf
 
 
-def test_collisions_are_about_those_of_random_places() -> None:
-    """Of p features in 2^b places, about 2^b (1 - exp(-p / 2^b)) places are used."""
-    used = {place(j, 14) for j in range(8192)}
-    assert len(used) > 0.95 * (1 << 14) * (1 - np.exp(-0.5))
-
-
-def test_hashed_weights_start_a_run_with_the_same_hash() -> None:
-    X, y = problem()
-    data = fcl.open_data(X, y=y)
-    model = train_online(data, "columns", C=1.0, hash_bits=5, rate=0.2, certify=False).model
-    again = train_online(data, "columns", C=1.0, hash_bits=5, rate=0.2, initial=model)
-    assert again.model.certificate.objective < np.inf
-
-
 def test_the_command_says_what_a_hashed_model_is(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
