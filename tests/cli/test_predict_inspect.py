@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,25 +46,6 @@ def test_scores(
     again = run("predict", model_file, data, "--out", out)
     assert again.exit_code == 2 and "exists already" in again.stderr
     assert run("predict", model_file, data, "--out", out, "--overwrite").exit_code == 0
-
-
-@pytest.mark.slow
-def test_compiling_is_announced_once(data: Path, model_file: Path, tmp_path: Path) -> None:
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
-    command = [sys.executable, "-m", "fcl", "predict", model_file, data, "--out"]
-    said = [
-        subprocess.run(
-            [*command, tmp_path / name],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        ).stderr
-        for name in ("1.npy", "2.npy")
-    ]
-    assert said[0].count("fcl-predict: compiling kernels, once, about ") == 1
-    assert "fcl-predict: kernels compiled in " in said[0] and "600 rows in " in said[0]
-    assert "compiling kernels" not in said[1] and "600 rows in " in said[1]
 
 
 def test_other_array_of_rows(data: Path, model_file: Path, tmp_path: Path, run: Run) -> None:

@@ -90,17 +90,6 @@ def test_options_of_the_penalty(job: Job, driver: Any, run: Run) -> None:
         assert call["command"]["l1_ratio"] == 0.5 and call["command"]["class_weight"] == weights
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("all", "all"), ("auto", "auto"), ("64", 64), ("3000000", 3_000_000)]
-)
-def test_row_view_is_passed_on(
-    job: Job, text: str, value: str | int, driver: Any, run: Run
-) -> None:
-    assert run(*job, "--row-view", text).exit_code == 0
-    assert driver.calls[-1]["row_view"] == value
-    assert driver.calls[-1]["command"]["row_view"] == value
-
-
 def test_validation_rows_without_weights_count_equally(
     data: Path, tmp_path: Path, driver: Any, run: Run
 ) -> None:
@@ -111,11 +100,6 @@ def test_validation_rows_without_weights_count_equally(
     result = run("train", data, *options, "--valid", other)
     assert result.exit_code == 0 and driver.calls[-1]["valid"].weights is None
     assert f'{other}: no array "s" of 600 weights, so that all rows count equally' in result.stderr
-
-
-def test_valid_fraction_is_passed_on(job: Job, driver: Any, run: Run) -> None:
-    assert run(*job, "--valid-fraction", "0.1").exit_code == 0
-    assert driver.calls[-1]["valid_fraction"] == 0.1
 
 
 def test_options_of_the_driver(job: Job, tmp_path: Path, driver: Any, run: Run) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from rows import STRENGTHS, targets
 import fcl
 from fcl.drivers.job import make_job
 from fcl.options import TrainOptions
-from tests.drivers.conftest import check
 
 N, P = 300, 25
 
@@ -38,20 +36,6 @@ def problem_of(loss: str, intercept: bool = True, rho: float = 1.0) -> Problem:
     return Problem(X, y, s, loss, STRENGTHS[loss], intercept, rho, offset=o)
 
 
-def confirm(result: fcl.TrainResult, problem: Problem) -> None:
-    """The judge's optimum with these offsets, and its smallest C of a feature."""
-    check(result, problem)
-    assert result.model.has_offset
-    assert result.model.options["C_min"] == pytest.approx(problem.null()[1], rel=1e-9)
-
-
-@pytest.mark.parametrize(("intercept", "rho"), [(True, 1.0), (False, 0.3)])
-@pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_optimum(loss: str, intercept: bool, rho: float) -> None:
-    result = train(loss, intercept=intercept, l1_ratio=rho)
-    confirm(result, problem_of(loss, intercept, rho))
-
-
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_scores_of_validation_rows(loss: str) -> None:
     X, y, s, o = table(loss)
@@ -69,10 +53,6 @@ def test_scores_of_validation_rows(loss: str) -> None:
         "deviance": lambda: 2.0 * np.average(problem_of(loss).losses(margins), weights=s),
     }[name]()
     assert scores[-1] == pytest.approx(expected, rel=1e-12)
-
-
-def test_a_sample_of_the_rows() -> None:
-    confirm(train("poisson", row_view=64, seed=3), problem_of("poisson"))
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
@@ -104,17 +84,6 @@ def test_counts_over_exposures_are_rates_with_weights() -> None:
     np.testing.assert_allclose(
         counts.model.predict(X, offset=np.log(exposure)), expected, rtol=1e-4
     )
-
-
-def test_prediction_adds_the_offset(tmp_path: Path) -> None:
-    X, _, _, o = table("poisson")
-    model = train("poisson", tol=1e-3).model
-    model.save(tmp_path / "m.fcl")
-    again = fcl.load_model(tmp_path / "m.fcl")
-    assert again.has_offset and not train("poisson", offset=None, tol=1e-3).model.has_offset
-    at_zero = again.margins(X, offset=np.zeros(N))
-    np.testing.assert_allclose(again.margins(X, offset=o), at_zero + o, rtol=1e-14)
-    np.testing.assert_allclose(again.predict(X, offset=o), np.exp(at_zero + o), rtol=1e-14)
 
 
 def test_other_offsets_change_the_fingerprint() -> None:

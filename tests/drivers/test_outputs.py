@@ -10,7 +10,6 @@ import judge_outputs
 import numpy as np
 import pytest
 from judge_outputs import ClassProblem
-from sklearn.linear_model import LogisticRegression
 
 import fcl
 from fcl.features import Generator
@@ -155,20 +154,6 @@ def test_an_initial_model() -> None:
 
 
 # -- other solvers, and equal models ---------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # about the argument penalty
-@pytest.mark.filterwarnings("ignore:Inconsistent values:UserWarning")
-def test_softmax_is_that_of_another_solver() -> None:
-    rows = numbers()
-    result = train(rows.open())
-    saga = LogisticRegression(penalty="l1", C=C, solver="saga", tol=1e-10, max_iter=20_000)
-    saga.fit(rows.X, rows.y)
-    confirm(result, rows.problem())
-    best = rows.problem().objective(saga.coef_.T, saga.intercept_)
-    assert result.certificate.objective == pytest.approx(best, rel=1e-7)
-    assert result.certificate.bound <= best * (1.0 + 1e-12)
-    np.testing.assert_allclose(result.model.predict_proba(rows.X).sum(axis=1), 1.0, rtol=1e-12)
 
 
 def test_two_classes_are_the_binary_model() -> None:

@@ -74,40 +74,6 @@ def test_factors_in_processes_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> No
 # -- classes ---------------------------------------------------------------------------------------
 
 
-def test_class_weights_multiply_sample_weights() -> None:
-    _, y = acceptors(LENGTH, N)
-    s = np.random.default_rng(4).uniform(0.2, 2.0, N)
-    given = train("kmers:d=2", y, s, C=0.7, class_weight={1: 3.0, -1: 0.5})
-    same = train("kmers:d=2", y, s * np.where(y > 0, 3.0, 0.5), C=0.7)
-    assert given.certificate == same.certificate
-    assert given.model.weights.tobytes() == same.model.weights.tobytes()
-    # one is a weight by itself, of the users' weights alone
-    assert given.model.sum_weights == pytest.approx(s.sum())
-    assert given.model.options["class_weight"] == ((-1.0, 0.5), (1.0, 3.0))
-
-
-def test_alpha_goes_by_the_users_weights() -> None:
-    _, y = acceptors(LENGTH, N)
-    model = train("kmers:d=2", y, alpha=0.01, class_weight={1: 5.0}, tol=1e-3).model
-    assert pytest.approx(1.0 / (0.01 * N)) == model.C
-
-
-def test_balanced_classes() -> None:
-    codes, y = acceptors(LENGTH, N)
-    s = np.random.default_rng(4).uniform(0.2, 2.0, N)
-    job = make_job(
-        fcl.open_data(codes, y=y, weights=s),
-        "kmers:d=2",
-        TrainOptions.checked(C=1.0, class_weight="balanced"),
-    )
-    for sign in (-1.0, 1.0):
-        assert job.train.s[y == sign].sum() == pytest.approx(0.5 * s.sum())
-        ratio = job.train.s[y == sign] / s[y == sign]
-        assert np.ptp(ratio) <= 1e-12
-    # the data set keeps its own
-    assert (job.train.data.weights == s).all()
-
-
 @pytest.mark.parametrize(
     ("labels", "key"),
     [

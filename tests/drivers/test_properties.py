@@ -46,19 +46,6 @@ def test_repeated_rows_equal_weights(loss: str) -> None:
     assert weighted.model.n_rows == kept.sum() and weighted.model.sum_weights == times.sum()
 
 
-def test_alpha_is_one_over_C_times_the_weights() -> None:
-    codes, y = case("logistic")
-    s = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
-    by_C = train(codes, y, s, C=0.7)
-    assert by_C.model.alpha == pytest.approx(1.0 / (0.7 * s.sum()), rel=1e-14)
-    by_alpha = train(codes, y, s, alpha=by_C.model.alpha)
-    assert pytest.approx(0.7, rel=1e-14) == by_alpha.model.C
-    # all weights times 10 at the same alpha: the same minimiser
-    scaled = train(codes, y, 10.0 * s, alpha=by_C.model.alpha, tol=1e-10)
-    assert pytest.approx(0.07, rel=1e-13) == scaled.model.C
-    assert scaled.certificate.objective == pytest.approx(by_C.certificate.objective, rel=2e-9)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_constant_and_equal_features_do_no_harm(loss: str) -> None:
     """Every window has AG in the middle, and columns beside it that repeat each other."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,7 @@ import pytest
 from rows import acceptors
 
 import fcl
-from fcl.drivers.job import make_job
 from fcl.drivers.train import TrainResult
-from fcl.options import TrainOptions
 from tests.drivers.conftest import bits
 
 
@@ -33,25 +30,6 @@ def test_a_seed_of_any_size() -> None:
         assert bits(result) == first
     assert bits(train(codes, y, seed=5_000_000_000)) != first
     assert train(codes, y, seed=2**62 - 1, driver="processes", writers=1).converged
-
-
-def test_a_tight_budget_uses_the_scratch_folder(tmp_path: Path) -> None:
-    """The driver decides this itself, reports it in the plan, and gives the same bits."""
-    codes, y = acceptors(100, 3000)
-    data = fcl.open_data(codes, y=y)
-    options = {"C": 0.3, "tol": 1e-4, "block_rows": 256}
-    ample = make_job(data, "kmers:d=2", TrainOptions.checked(**options, memory="2GiB")).plan
-    tight = make_job(data, "kmers:d=2", TrainOptions.checked(**options, memory="350MiB")).plan
-    assert (ample.scratch, tight.scratch) == (False, True)
-    assert ample.total <= 2 << 30 and tight.total <= 350 << 20
-    results = [
-        fcl.train(data, "kmers:d=2", **options, memory=memory, scratch=tmp_path)
-        for memory in ("2GiB", "350MiB")
-    ]
-    ends = [r.model.weights.tobytes() + r.model.ids.tobytes() for r in results]
-    assert ends[0] == ends[1]
-    assert results[0].certificate == results[1].certificate
-    assert not list(tmp_path.iterdir())
 
 
 def test_blocks_of_rows_change_rounding_alone() -> None:

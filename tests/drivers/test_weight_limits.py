@@ -243,16 +243,6 @@ def test_an_initial_model_moves_within_the_limits() -> None:
     assert result.model.weights.min() == -0.2
 
 
-def test_a_resumed_job_has_the_same_limits(tmp_path: Path) -> None:
-    limits = {"x0": (0, 0.1), "*": "0:"}
-    train(limits=limits, checkpoint=tmp_path, max_passes=1)
-    whole = train(limits=limits)
-    assert bits(train(limits=limits, resume=tmp_path)) == bits(whole)
-    for other in (None, "0:", {"x0": (0, 0.1)}):
-        with pytest.raises(fcl.InputError, match="limits was"):
-            train(limits=other, resume=tmp_path)
-
-
 # -- certify ---------------------------------------------------------------------------------------
 
 

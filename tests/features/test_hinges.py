@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import Lasso
 
 import fcl
 from fcl.errors import InputError, ScaleWarning
-from fcl.features import Hinges, bind_features, parse_features
+from fcl.features import Hinges, parse_features
 from fcl.features.generator.contract import decode, encode
-from fcl.report.make import make_report
 from fcl.testing import check_generator
-from tests.families import hinge_matrix
-from tests.saga import l1_saga
 
 N = 400
 RNG = np.random.default_rng(5)
@@ -33,7 +27,8 @@ X = np.column_stack(
         1e9 + RNG.normal(size=N),
     ]
 )
-NAMES = ["money", "mass", "children", "flag", "one", "time"]
+
+
 ABOVE = np.maximum(0.0, 1e-6 * X[:, 0] - 0.5), np.maximum(0.0, -0.3 - 1e6 * X[:, 1])
 NUMBER = ABOVE[0] - 2.0 * ABOVE[1] + 0.3 * np.abs(X[:, 2] - 2.0) + 0.1 * RNG.normal(size=N)
 Y = np.where(NUMBER + 0.3 * RNG.normal(size=N) > np.median(NUMBER), 1, 0)
@@ -43,10 +38,6 @@ def fitted(x: np.ndarray, **options: Any) -> Hinges:
     made = Hinges(**options)
     made.fit(np.asfortranarray(x))
     return made
-
-
-def matrix(x: np.ndarray, **options: Any) -> np.ndarray:
-    return hinge_matrix(bind_features(Hinges(**options), fcl.open_data(x, y=None).rows), x)
 
 
 def objective(phi: np.ndarray, w: np.ndarray, b: float, C: float, loss: str) -> float:
@@ -82,31 +73,6 @@ def test_knots_are_distinct_quantiles_inside_the_range(n: int) -> None:
     np.testing.assert_allclose(made.scales_, np.where(sd > 0.0, sd, 7.0), rtol=5e-3)
     # only times are far from 0
     assert made.shifts_[:5].tolist() == [0.0] * 5 and abs(made.shifts_[5] - 1e9) < 2.0
-
-
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [1, 7, 64])
-def test_prices_are_the_sums_of_the_columns(n: int, dtype: type) -> None:
-    """As exact as the sums of the terms in any order; with the same bits in any range of features."""
-    x = np.asfortranarray(np.column_stack([X[:, :3], X[:, 5], RNG.pareto(0.7, N)]).astype(dtype))
-    made = fitted(x, n=n)
-    every = np.arange(made.n_features)
-    phi = made.columns(every, x)
-    assert np.abs(phi).max() <= made.largest(x) * (1.0 + 1e-15)
-    assert made.largest(x) == pytest.approx(np.abs(phi).max(), rel=1e-12)
-    for r in (RNG.normal(size=N), RNG.random(N), np.eye(N)[7], np.eye(N)[x[:, 0].argmax()]):
-        found = made.gradients(0, len(every), x, r)
-        exact = np.array([math.fsum(r * column) for column in phi.T])
-        allowed = 1e-14 * (np.abs(r) @ np.abs(phi))
-        assert (np.abs(found - exact) <= allowed + 1e-300).all()
-        for first, last in ((0, 1), (1, 3), (4, len(every)), (len(every) - 1, len(every))):
-            part = made.gradients(first, last, x, r)
-            assert part.tobytes() == found[first:last].tobytes()
-        both = made.gradients_of_several(0, len(every), x, np.stack([r, -r]))
-        np.testing.assert_array_equal(both, [found, -found])
-    w = RNG.normal(size=len(every))
-    np.testing.assert_allclose(made.margins(every, w, x), phi @ w, rtol=0, atol=1e-9)
 
 
 def test_names_are_found_again() -> None:
@@ -190,31 +156,6 @@ def test_a_damaged_state_is_refused(changes: dict[str, Any]) -> None:
 # -- models ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_the_optimum_of_the_explicit_matrix_and_of_scikit_learn(loss: str) -> None:
-    C, target = (0.05, NUMBER) if loss == "squared" else (0.5, Y)
-    phi = matrix(X, n=6)
-    options: dict[str, Any] = {"C": C, "loss": loss, "tol": 1e-7}
-    found = fcl.train(fcl.open_data(X, y=target), "hinges:n=6", **options)
-    plain = fcl.train(fcl.open_data(phi, y=target), "columns", **options)
-    assert found.converged and plain.converged
-    assert found.certificate.n_priced == phi.shape[1]
-    best = found.certificate.objective
-    assert best == pytest.approx(plain.certificate.objective, rel=2e-7)
-    assert found.certificate.bound <= plain.certificate.objective * (1.0 + 1e-12)
-    w = np.zeros(phi.shape[1])
-    w[found.model.ids] = found.model.weights
-    assert objective(phi, w, found.model.intercept, C, loss) == pytest.approx(best, rel=1e-10)
-    if loss == "squared":
-        theirs: Any = Lasso(1.0 / (2.0 * N * C), tol=1e-10, max_iter=1_000_000).fit(phi, NUMBER)
-    else:
-        theirs = l1_saga(C=C, tol=1e-7, max_iter=20_000).fit(phi, Y)
-    other = objective(phi, theirs.coef_.ravel(), np.ravel(theirs.intercept_)[0], C, loss)
-    assert best * (1.0 - 1e-7) <= other == pytest.approx(best, rel=1e-6)
-    # columns of 1e6 and of 1e-6 have weights
-    assert {"money", "mass"} <= {NAMES[j] for j in found.model.family.columns_read(found.model.ids)}
-
-
 def test_wild_scales() -> None:
     """Divided columns give the same model in any units; undivided ones need standardize."""
     data = fcl.open_data(X[:, :3], y=Y)
@@ -233,47 +174,6 @@ def test_wild_scales() -> None:
     again = fcl.train(data, "hinges:n=4", standardize=True, **options)
     assert even.certificate.objective == pytest.approx(again.certificate.objective, rel=2e-7)
     assert {0, 1} <= set(even.model.family.columns_read(even.model.ids).tolist())
-
-
-def test_models_predict_explain_and_report(tmp_path: Path) -> None:
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(X, columns=NAMES)
-    data = fcl.open_data(frame, y=Y)
-    model = fcl.train(data, "hinges:n=6 + columns * 1e5", C=0.5, tol=1e-6, warn=False).model
-    model.save(tmp_path / "m.fcl")
-    again = fcl.load_model(tmp_path / "m.fcl")
-    margins = model.margins(frame)
-    assert again.margins(frame).tobytes() == margins.tobytes()
-    np.testing.assert_allclose(again.margins(frame[NAMES[::-1]]), margins)  # found by names
-    explained = again.explain(fcl.open_data(frame, y=None))
-    sums = explained.contributions.sum(axis=1) + explained.others + explained.intercept
-    np.testing.assert_allclose(sums, margins, rtol=0, atol=1e-10)
-    texts = [again.feature_text(k) for k in range(len(again.ids))]
-    assert any("max(0, money" in text for text in texts)
-    # a printed feature can be computed by hand
-    k = next(k for k, text in enumerate(texts) if text.startswith("hinges: max(0, money"))
-    knot, scale = (float(word.replace(" ", "")) for word in texts[k][21:].split(") / "))
-    lines = [line for i in range(N) for line in explained.row(i) if line.feature == texts[k]]
-    by_hand = np.maximum(0.0, X[:, 0] + knot) / scale
-    np.testing.assert_allclose([line.value for line in lines], by_hand[by_hand > 0.0], atol=1e-4)
-    assert texts[k] in make_report(tmp_path / "m.fcl", data=data).html
-    found = fcl.certify(tmp_path / "m.fcl", data)
-    assert found.objective == pytest.approx(model.certificate.objective, rel=1e-12)
-
-
-def test_several_classes_threads_and_resumed_runs_have_the_same_bits(tmp_path: Path) -> None:
-    data = fcl.open_data(X, y=np.digitize(NUMBER, np.quantile(NUMBER, [0.3, 0.6])))
-    options: dict[str, Any] = {"C": 0.3, "loss": "softmax", "tol": 1e-5, "block_rows": 64}
-    one, two = (fcl.train(data, "hinges:n=5", threads=k, **options) for k in (1, 2))
-    assert one.converged and one.model.weights.tobytes() == two.model.weights.tobytes()
-    options = {"C": 0.3, "tol": 1e-6, "block_rows": 64, "checkpoint": tmp_path / "c"}
-    whole = fcl.train(fcl.open_data(X, y=Y), "hinges:n=5", C=0.3, tol=1e-6, block_rows=64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fcl.train(fcl.open_data(X, y=Y), "hinges:n=5", max_passes=2, **options)
-    options.pop("checkpoint")
-    resumed = fcl.train(fcl.open_data(X, y=Y), "hinges:n=5", resume=tmp_path / "c", **options)
-    assert resumed.model.weights.tobytes() == whole.model.weights.tobytes()
 
 
 def test_estimators_and_online_learners() -> None:

@@ -12,7 +12,6 @@ import fcl.features.kmers.pricing as module
 from fcl.features import KmerFamily
 from fcl.features.run import price_each
 from fcl.kernels import kmers
-from fcl.kernels import patterns as kernels
 from tests import brute
 from tests.families import same_bits
 from tests.pricing import Pricing
@@ -29,29 +28,6 @@ from tests.windows import (
 
 #: Shares of unknown letters from which they are scanned as a fifth one: always, as chosen, never.
 FIVE_LETTERS = (-1.0, module.FIVE_LETTERS_FROM, math.inf)
-
-
-@pytest.mark.skipif(not INTERPRETED, reason="compiled kernels have their constants inside")
-@pytest.mark.parametrize("unknown", ["few", "many"])
-@pytest.mark.parametrize("five", FIVE_LETTERS)
-@pytest.mark.parametrize("flat", [0, 1, 2])
-def test_the_tree_of_short_patterns(
-    unknown: str, five: float, flat: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernels, "FLAT_LETTERS", flat)
-    monkeypatch.setattr(module, "FIVE_LETTERS_FROM", five)
-    family = KmerFamily(4, 6)
-    codes = make_windows(10, 90, 6, unknown)
-    r = make_residuals(10, 90, "balanced")
-    g = r @ brute.matrix(codes, 4)
-    for keep, threshold in ((3, 0.0), (30, float(np.quantile(np.abs(g), 0.9)))):
-        found = Pricing(family, prepare(family, codes), keep).price(r, np.arange(3), threshold)
-        size = np.where(np.arange(len(g)) < 3, 0.0, np.abs(g))
-        assert found.largest == pytest.approx(np.abs(g).max(), abs=tolerance(r))
-        np.testing.assert_allclose(found.gradients, g[found.ids], rtol=0, atol=tolerance(r))
-        for place in size.reshape(family.n_positions, -1):  # of each position the largest
-            best = np.sort(place)[-keep:]
-            assert np.isin(best[best > threshold + tolerance(r)], size[found.ids]).all()
 
 
 @pytest.mark.thin(4)

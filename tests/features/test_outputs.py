@@ -11,7 +11,7 @@ import pytest
 from explicit import prepare
 
 from fcl import open_data
-from fcl.features import Columns, bind_features, parse_features
+from fcl.features import bind_features, parse_features
 from fcl.features.generator import pricing
 from fcl.features.prices import PriceQuery, RowVector
 from fcl.features.run import price_each, run
@@ -66,25 +66,6 @@ def test_a_pass_prices_what_it_draws_and_what_is_watched(
         sums = run(pricer, replace(query, find=False, power=2), own, range(3)).watched
         exact = (own.values @ phi**2)[np.searchsorted(every, watched)]
         np.testing.assert_allclose(sums, exact, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("keep", [3, 1000])
-def test_a_candidate_of_one_output_is_reported_by_all(
-    keep: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pricing, "RUN_FEATURES", 30)  # several runs of parts
-    monkeypatch.setattr(pricing, "LEAST_PART", 8)
-    family, prepared = _bound(Columns())
-    pricer = family.pricer(prepared, keep)
-    query = PriceQuery(range(pricer.n_parts), np.array([4]), 3.0)
-    rows = _rows()
-    found = price_each(pricer, [query] * K, rows, range(3))
-    alone = [run(pricer, query, own, range(3)) for own in rows]
-    union = np.unique(np.concatenate([prices.ids for prices in alone]))
-    assert len(union) > max(len(prices.ids) for prices in alone)
-    for prices, own in zip(found, alone, strict=True):
-        np.testing.assert_array_equal(prices.ids, union)
-        assert prices.largest == own.largest and len(prices.excess) == pricer.n_parts
 
 
 def test_a_column_is_made_once_for_all_outputs(monkeypatch: pytest.MonkeyPatch) -> None:

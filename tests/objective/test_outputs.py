@@ -218,44 +218,6 @@ def test_no_bound_is_above_the_optimum() -> None:
     assert np.median(gaps) < 1e-6 and np.quantile(gaps, 0.9) < 0.01
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("group", [False, True])
-def test_optimum_has_the_gap_0(group: bool) -> None:
-    problem = class_problem(11, group=group, rho=1.0, intercept=True)
-    objective = outputs_of(problem)
-    W, b = problem.solve()
-    m = margins_of(problem, W, b)
-    objective.fit_unpenalised(m)
-    r, value = residuals_of(objective, m), problem.objective(W, b)
-    gap = value - bound_of(objective, problem, r, True)
-    assert gap + 1e-12 * value >= 0.0 and gap <= 1e-9 * value
-    penalty = objective.penalty
-    prices = problem.C * (problem.phi.T @ r.T)
-    assert penalty.violations(prices, W, problem.f).max() < 1e-4
-    assert (W != 0.0).any(axis=1).sum() > 0
-    if group:
-        assert np.abs(W.sum(axis=1)).max() < 1e-6
-    else:  # 0 is a median of every row
-        assert (np.abs(penalty.centre(W)) < 1e-9).all()
-
-
-def test_objective_of_saga() -> None:
-    from saga import l1_saga
-
-    problem = class_problem(13, n=60, group=False, rho=1.0, intercept=True, offset=0.0)
-    problem = replace(problem, f=np.ones(6), C=0.5)
-    model = l1_saga(C=problem.C, tol=1e-10, max_iter=20_000)
-    model.fit(problem.phi, problem.y, sample_weight=problem.s)
-    objective = outputs_of(problem)
-    m = np.ascontiguousarray(model.decision_function(problem.phi).T)
-    W = np.ascontiguousarray(model.coef_.T)
-    value = objective.value(objective.penalty.value(W, problem.f), m)
-    assert value == pytest.approx(problem.objective(W, model.intercept_), rel=1e-14)
-    objective.fit_unpenalised(m)
-    bound = bound_of(objective, problem, residuals_of(objective, m), True)
-    assert bound <= value <= bound * (1.0 + 1e-7)
-
-
 @pytest.mark.parametrize("step", [0.0, 2.0**-20, 2.0**-60])
 def test_closed_residuals_are_a_dual_point_on_the_grid(step: float) -> None:
     for seed in range(5):
@@ -285,21 +247,6 @@ def test_closed_residuals_are_a_dual_point_on_the_grid(step: float) -> None:
         assert bound_of(objective, problem, closed, False) == pytest.approx(own, rel=1e-9)
         bound = objective.dual_bound(rows, 1.0)
         assert bound == objective.dual_bound(closed, 1.0)
-
-
-def test_two_classes_are_the_binary_problem() -> None:
-    problem = class_problem(3, n=50, group=False, offset=0.0, rho=1.0, intercept=True)
-    problem = replace(problem, K=2, y=(problem.y > 0).astype(float))
-    labels, phi = np.where(problem.y == 1.0, 1.0, -1.0), problem.phi
-    binary = Problem(phi, labels, problem.s, "logistic", problem.C, True, 1.0, problem.f).solve()
-    W = np.stack([np.maximum(-binary.w, 0.0), np.maximum(binary.w, 0.0)], axis=1)
-    b = np.array([0.0, binary.b])
-    objective = outputs_of(problem)
-    m = margins_of(problem, W, b)
-    value = objective.value(objective.penalty.value(W, problem.f), m)
-    assert value == pytest.approx(binary.objective, rel=1e-12)
-    bound = bound_of(objective, problem, residuals_of(objective, m), True)
-    assert bound == pytest.approx(binary.bound, rel=1e-9)
 
 
 # -- separate losses -------------------------------------------------------------------------------
@@ -349,32 +296,6 @@ def test_separate_outputs_are_their_parts(loss: str, rho: float) -> None:
     norms = np.linalg.norm(r @ phi, axis=0) / f
     excess_of_norms = float((f * np.maximum(norms - limit, 0.0) ** 2).sum())
     assert grouped.dual_bound(r, norms.max(), excess_of_norms) <= best * (1.0 + 1e-12)
-
-
-def test_optimum_of_the_multitask_lasso() -> None:
-    """Squared losses with a grouped penalty, against scikit-learn: the gap of its optimum is 0."""
-    from sklearn.linear_model import MultiTaskLasso
-
-    random = np.random.default_rng(1)
-    n, K, C = 80, 3, 0.02
-    phi = random.normal(size=(n, 10))
-    y = phi[:, :3] @ random.normal(size=(3, K)) + random.normal(size=(n, K)) + 3.0
-    model = MultiTaskLasso(alpha=1.0 / (2.0 * C * n), tol=1e-12, max_iter=100_000).fit(phi, y)
-    W = np.ascontiguousarray(model.coef_.T)
-    objective = make_objective(
-        find_loss("squared"), np.ascontiguousarray(y.T), np.ones(n), C, K, penalty=GroupPenalty()
-    )
-    m = np.ascontiguousarray(model.predict(phi).T)
-    objective.fit_unpenalised(m)
-    value = objective.value(objective.penalty.value(W, np.ones(10)), m)
-    direct = np.linalg.norm(W, axis=1).sum() + C * ((y.T - m) ** 2).sum()
-    assert value == pytest.approx(direct, rel=1e-13)
-    r = residuals_of(objective, m)
-    g = phi.T @ r.T
-    assert objective.penalty.violations(C * g, W, np.ones(10)).max() < 1e-5
-    gap = value - objective.dual_bound(r, float(np.linalg.norm(g, axis=1).max()))
-    assert -1e-12 * value <= gap <= 1e-8 * value
-    assert 0 < (W != 0.0).any(axis=1).sum() < 10
 
 
 # -- the loss --------------------------------------------------------------------------------------

@@ -26,20 +26,6 @@ def test_large_points_begin_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch)
     assert any(event["beta"] > 0.0 and event["evicted"] == 0 for event in tried)
 
 
-def test_a_path_of_one_point_is_train() -> None:
-    data, valid = split()
-    path = train_path(data, points=1, C_max=0.5, valid=valid)
-    alone = fcl.train(
-        data, fcl.Kmers(2), C=0.5, valid=valid, tol=1e-4, block_rows=128, memory="1GiB"
-    )
-    model = path.chosen.model
-    assert model.C == alone.model.C and len(path.points) == 1
-    np.testing.assert_array_equal(model.ids, alone.model.ids)
-    np.testing.assert_array_equal(model.weights, alone.model.weights)
-    assert model.certificate == alone.certificate
-    assert path.chosen.score == alone.model.history[-1]["validation"]["auprc"]
-
-
 def test_the_grid_begins_at_C_min_and_is_geometric() -> None:
     """Events and the table say the same as the points."""
     pandas = pytest.importorskip("pandas")

@@ -11,24 +11,9 @@ import pytest
 from fcl.errors import InputError
 from fcl.run.events import PassDone
 from fcl.run.reasons import StopReason
-from tests.path.conftest import Killed, confirm_points, counting, kill_after, split, train_path
+from tests.path.conftest import Killed, counting, kill_after, split, train_path
 
 BY_PROCESSES: dict[str, Any] = {"driver": "processes", "writers": 1}
-
-
-def test_the_points_are_those_of_one_process() -> None:
-    data, valid = split()
-    options: dict[str, Any] = {"points": 3, "C_max": 0.5, "valid": valid, "tol": 1e-6}
-    path = train_path(data, **options, **BY_PROCESSES)
-    confirm_points(path, data)
-    inline = train_path(data, **options)
-    for ours, other in zip(path.points, inline.points, strict=True):
-        assert ours.C == other.C and ours.converged
-        assert ours.certificate.objective == pytest.approx(other.certificate.objective, rel=2e-6)
-        assert ours.certificate.bound <= other.certificate.objective * (1 + 1e-12)
-        assert ours.certificate.objective >= other.certificate.bound * (1 - 1e-12)
-        assert ours.score == pytest.approx(other.score, abs=1e-3)
-    assert path.models[2].history[1]["beta"] > 0.0  # the weights of the point before were tried
 
 
 @pytest.mark.slow

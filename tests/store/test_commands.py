@@ -95,16 +95,6 @@ def test_resume(run: Run, server: S3Server, folder: Path, upload: Upload) -> Non
 
 
 @pytest.mark.slow
-def test_a_path(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:
-    data, out = upload(folder, "train.zarr"), f"s3://{server.bucket}/m.fcl"
-    short = [option for option in TRAIN if option not in ("--C", "0.05")]
-    run("train", data, *short, "--path", "3", "--valid", data, "--out", out)
-    assert os.path.isfile("m.fcl.path/path.json")
-    run("report", out, "--out", "report.html")
-    assert 'id="path"' in Path("report.html").read_text()
-
-
-@pytest.mark.slow
 def test_online_and_stagewise(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:
     data, out = upload(folder, "train.zarr"), f"s3://{server.bucket}/out"
     online = ("--features", "kmers:d=2", "--alpha", "1e-4", "--passes", "1")
