@@ -126,6 +126,7 @@ def test_genotypes(missing: bool, tmp_path: Path) -> None:
     assert found.names == duplicates + [f"v{j}" for j in range(4, M)]
     assert found.y is None and "y: none" in found.notes
     assert (f"missing: {np.isnan(x).sum()} genotypes" in found.notes) == missing
+    assert found.group["var/missing"][:].tolist() == np.isnan(x).sum(0).tolist()
     assert found.group["obs/name"][:].tolist() == NAMES
     assert found.group["obs/sex"][:].tolist() == [1, 2, 0] * 4 + [1]
     codes, families = found.group["obs/family/codes"], found.group["obs/family/categories"]
@@ -521,6 +522,11 @@ def test_places_and_alleles_that_do_not_decide(tmp_path: Path) -> None:
     assert "2 variants could be '.' of the training data: chromosome 1" in refusal(twice, **like)
     other = trio(tmp_path / "c", three, sid=[".", "rs2", "r"], bp_position=[9, 1001, 8])
     assert "lacks 1 of the 2 variants of the training data, such as '.'" in refusal(other, **like)
+    five = {"like": str(stored(tmp_path / "five", genotypes(20, 5, 8)))}
+    others = trio(tmp_path / "others", genotypes(20, 5, 8), sid=list("abcde"), bp_position=range(5))
+    assert "lacks 5 of the 5 variants of the training data, such as 'rs0', 'rs1', 'rs2'; add" in (
+        refusal(others, **five)
+    )
     x = np.zeros((10, 2))  # nobody has A1: the order in which the other allele is the same counts
     train = stored(tmp_path / "d", x, allele_1=["0", "0"], allele_2=["A", "A"])
     test = trio(tmp_path / "e", 2 - x, allele_1=["A", "A"], allele_2=["0", "G"])

@@ -7,8 +7,9 @@ import pytest
 from judge import ALL_LOSSES
 from rows import targets
 from scipy.optimize import minimize
+from scipy.special import softmax
 
-from fcl.objective import Covariates, SingleOutput, find_loss
+from fcl.objective import Covariates, SingleOutput, find_loss, make_objective
 from fcl.objective.balance import balanced, slack
 from fcl.objective.unpenalised import fit_unpenalised
 
@@ -94,3 +95,21 @@ def test_the_bound_holds_far_from_balance() -> None:
         assert (u >= -1e-15).all() and (u <= 1.0 + 1e-15).all()
         offset = SingleOutput(**vars(objective) | {"offset": m})
         assert offset.dual_bound(own, 0.0, slack=slack(objective, own, moved)) <= best
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_the_hessian_of_the_covariates_of_classes(share: float) -> None:
+    """Of probabilities that are mixed with equal ones: sum_i s_i (diag p - p p') times z z'."""
+    random, K = np.random.default_rng(5), 3
+    z, s = random.normal(size=(N, Q)), random.uniform(0.2, 2.0, N)
+    y, m = np.arange(float(N)) % K, random.normal(size=(K, N))
+    objective = make_objective(
+        find_loss("softmax"), y, s, 0.7, K, intercept=False, covariates=Covariates(z, False)
+    )
+    p = (softmax(m, axis=0) + share / K) / (1.0 + share)
+    expected = np.zeros((K, Q, K, Q))
+    for i in range(N):
+        classes = s[i] * (np.diag(p[:, i]) - np.outer(p[:, i], p[:, i]))
+        expected += np.einsum("kl,a,b->kalb", classes, z[i], z[i])
+    found = objective.free_hessian(m, np.empty((K, N)), share)
+    np.testing.assert_allclose(found, expected.reshape(K * Q, K * Q), rtol=1e-9, atol=1e-9)
