@@ -180,19 +180,3 @@ def test_no_text_is_lost() -> None:
     assert {path: lines for path, lines in lost.items() if lines} == {}
     source = 'def f(x):\n    "doc"\n    y = f"{x} certified for "\n    "what"\n    f"{x}"\n    return y\n'
     assert lost_texts(ast.parse(source)) == [4, 5]
-
-
-def test_the_check_sees_imports() -> None:
-    source = """
-import fcl.cache
-if TYPE_CHECKING:
-    from fcl.data.base import RowReader
-def late():
-    from fcl.features import kmers
-"""
-    found = set(imports_of("fcl.some", ast.parse(source)))
-    expected = {("fcl.cache", False), ("fcl.data.base", True), ("fcl.features.kmers", False)}
-    assert found == {Import("fcl.some", *some) for some in expected}
-    both = [Import("fcl.cache", "fcl.data", False), Import("fcl.data", "fcl.cache", True)]
-    assert circle(both, folder) and not circle(both[:1], folder)
-    assert set(LEVEL) <= {path.name for path in ROOT.iterdir() if path.is_dir()}

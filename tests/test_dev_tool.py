@@ -107,11 +107,6 @@ def test_command_line(arguments: list[str], code: int, words: list[str], tmp_pat
 # --- what the machine lacks
 
 
-def test_this_machine_will_do(dev):
-    dev.check_platform()
-    dev.check_python()
-
-
 def test_other_machines_are_refused(dev):
     with refused(dev, "Linux and macOS"):
         dev.check_platform("win32")
@@ -197,13 +192,6 @@ def test_files_of_someone_else_are_left_alone(dev, checkout, commands, monkeypat
     assert [path.name for path in theirs.iterdir()] == ["thesis.tex"] and commands == []
 
 
-def test_fcl_venv_names_the_folder(dev, checkout, commands, monkeypatch):
-    monkeypatch.setenv("FCL_VENV", "elsewhere")
-    monkeypatch.chdir(checkout)
-    assert dev.prepare(set(), verbose=False)[0] == checkout / "elsewhere" / "bin"
-    assert not (checkout / ".venv").exists()
-
-
 PYPROJECT = """
 [project]
 dependencies = ["numpy>=2.0", "click>=8.2"]
@@ -239,15 +227,6 @@ def test_pages_name_the_lowest_versions(dev):
     assert sorted(f"{name}=={version}" for name, version in rows) == lines
 
 
-def test_what_pip_says_is_shown_only_if_it_fails(dev, checkout, capfd):
-    said = "echo no space left; exit"
-    dev.run_quietly(["sh", "-c", f"{said} 0"], "pip", verbose=False)
-    assert "no space left" not in "".join(capfd.readouterr())
-    with refused(dev, "exit code 3"):
-        dev.run_quietly(["sh", "-c", f"{said} 3"], "pip", verbose=False)
-    assert "no space left" in "".join(capfd.readouterr())
-
-
 # --- running commands
 
 
@@ -260,26 +239,6 @@ def test_the_exit_code_is_that_of_the_command(dev, tmp_path):
     assert dev.run(*commands) == 3
 
 
-def test_a_termination_is_passed_on(tmp_path):
-    code = (
-        f"import runpy; dev = runpy.run_path({str(SCRIPT)!r}, run_name='dev')\n"
-        "raise SystemExit(dev['run'](['sh', '-c', "
-        "'trap \"exit 9\" TERM; echo ready; while :; do sleep 0.02; done']))"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        process.terminate()
-        assert process.wait(10) == 9
-
-
-def test_lint_runs_every_check_and_keeps_a_failure(dev, monkeypatch):
-    codes = iter([1, 2, 0])
-    monkeypatch.setattr(dev, "run", lambda command, **_: next(codes))
-    assert dev.lint(Path("bin")) == 1
-    assert next(codes, None) is None
-
-
 def test_all_tests_run_once_the_kernels_are_compiled(dev, run, monkeypatch):
     assert dev.test(Path("bin"), [], lowest=False) == 0
     first, second, tests = run
@@ -289,23 +248,3 @@ def test_all_tests_run_once_the_kernels_are_compiled(dev, run, monkeypatch):
     assert tests[:3] == ["python", "-m", "pytest"]
     monkeypatch.setattr(dev, "run", lambda *commands: len(commands) - 1)  # fails if side by side
     assert dev.test(Path("bin"), [], lowest=False) == 1
-
-
-def test_some_tests_and_those_of_the_lowest_versions(dev, checkout, commands, run):
-    (checkout / "pyproject.toml").write_text(PYPROJECT)
-    for options in ([], ["--lowest"]):
-        assert dev.main(["test", "-k", "x", *options]) == 0
-    plain, lowest = run
-    assert plain[1:] == ["-m", "pytest", "-k", "x"] == [*lowest[1:3], *lowest[-2:]]
-    # libraries that are older than Python and one another use what newer ones deprecate
-    assert "default::DeprecationWarning" in lowest
-
-
-def test_demo_compiles_trains_and_inspects(dev, run, capsys):
-    assert dev.demo(Path("bin"), installation=31.0) == 0
-    warmup, train, inspect = run
-    assert warmup == ["fcl-train", "--warmup", "--features", "kmers"]
-    assert train[:3] == ["fcl-train", "--config", dev.DEMO_CONFIG]
-    assert inspect[0] == "fcl-inspect" and inspect[-1] == train[-1]
-    assert not Path(train[-1]).exists()
-    assert "31 s for installation" in capsys.readouterr().out

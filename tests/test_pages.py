@@ -111,10 +111,6 @@ def run(text: str, folder: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_a_page_that_holds(tmp_path: Path) -> None:
-    assert run(PAGE, tmp_path) == (0, "")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -135,17 +131,6 @@ def test_options_of_commands_that_do_not_run_are_looked_up(tmp_path: Path) -> No
     assert run(good, tmp_path) == (0, "")
     code, said = run(good.replace("--out", "--output-file"), tmp_path)
     assert code == 1 and "fcl predict has no option --output-file" in said
-
-
-def test_recorded_output(tmp_path: Path) -> None:
-    code, said = run(
-        PAGE.replace("pi is 3.1416", "pi*").replace("made\n...", "+2"), tmp_path, "--record"
-    )
-    assert (code, said) == (0, "")
-    text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "```text\npi is 3.14159\n```" in text  # without the time
-    assert "```text\nmade\none line\n```" in text
-    assert run(text, tmp_path) == (0, "")
 
 
 def test_reference_has_all_commands() -> None:

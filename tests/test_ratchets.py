@@ -165,16 +165,3 @@ def test_the_table_has_exactly_these_figures() -> None:
     assert list(rows) == list(FIGURES)
     for row in rows.values():
         assert ("raised" in row) == bool(row.get("reason", "").strip())
-
-
-def test_a_figure_falls_by_itself_and_rises_with_a_reason(tmp_path: Path) -> None:
-    table = tmp_path / "table.toml"
-    write({"a": {"lowest": 10}, "b": {"lowest": 3}}, table)
-    assert not check("a", 10, table) and "a is 11, was 10" in check("a", 11, table)
-    assert not check("a", 8, table) and "was 8" in check("a", 9, table)
-    write({"a": {"lowest": 8, "raised": 9, "reason": "a new driver"}, "b": {"lowest": 3}}, table)
-    assert not check("a", 9, table) and check("a", 10, table)
-    write({"a": {"lowest": 8, "raised": 9, "reason": ""}, "b": {"lowest": 3}}, table)
-    assert check("a", 9, table)
-    assert not check("a", 7, table)
-    assert tomllib.loads(table.read_text()) == {"a": {"lowest": 7}, "b": {"lowest": 3}}

@@ -90,36 +90,6 @@ def test_every_example_is_on_the_page() -> None:
         assert f"examples/generators/{path.name}" in PAGE
 
 
-def test_the_page_is_one_page() -> None:
-    assert len(PAGE.splitlines()) <= 280
-
-
-@pytest.mark.slow
-def test_python_on_the_page(place: Path) -> None:
-    shutil.rmtree(place / "data")
-    out = python("".join(block for block in BLOCKS if _file_of(block) is None), place)
-    assert "another process: good" in out and "training: good" in out
-    assert "  x0 > " in out and " over 64 features" in out
-    assert (place / "python.fcl").exists() and (place / "data" / "X.npy").exists()
-
-
-@pytest.mark.slow
-def test_commands_on_the_page(place: Path) -> None:
-    """Train, resume, predict and inspect, with the driver ``processes``."""
-    assert [line.split()[1] for line in COMMANDS] == ["train", "train", "predict", "inspect"]
-    out = [command(line, place) for line in COMMANDS]
-    assert "x0 > " in out[0] and "requested 1e-05" in out[1]
-    assert "thresholds:Thresholds" in out[3] and "x2 > " in out[3]
-    scores = np.load(place / "scores.npy")
-    y = np.load(place / "data" / "y.npy")
-    assert ((scores > 0) == y).mean() > 0.85
-    # the fast one is the same family
-    line = COMMANDS[0].replace("thresholds:Thresholds", "fast_thresholds:FastThresholds")
-    command(line.replace("model.fcl", "fast.fcl --driver inline --tol 1e-5"), place)
-    command("fcl-predict fast.fcl data --out fast.npy --import fast_thresholds", place)
-    np.testing.assert_allclose(np.load(place / "fast.npy"), scores, atol=0.1)
-
-
 def test_the_class_has_to_be_there(place: Path) -> None:
     command(COMMANDS[0], place)
     shutil.move(place / "thresholds.py", place / "elsewhere.py")

@@ -29,22 +29,6 @@ def choose(q: np.ndarray, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndar
     return rows[order], model.gathered(0).q[order]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_sums_over_the_sample_are_unbiased(scale: float) -> None:
-    rng = np.random.default_rng(1)
-    q = scale * rng.exponential(size=4000) ** 3
-    value = rng.normal(size=4000) + 1.0
-    ends = []
-    for seed in range(60):
-        rows, weights = choose(q, 500, seed)
-        assert 350 < len(rows) < 600
-        ends.append(float(weights @ value[rows]))
-    exact = float(q @ value)
-    error = np.std(ends) / np.sqrt(len(ends))
-    assert abs(np.mean(ends) - exact) < 4 * error
-    assert error < 0.03 * exact  # else the test shows nothing
-
-
 @pytest.mark.parametrize("power", [-1000, -90, 90, 990])
 def test_the_same_rows_whatever_the_unit(power: int) -> None:
     q = np.random.default_rng(2).exponential(size=4000) * (np.arange(4000) % 3 > 0)
@@ -62,16 +46,6 @@ def test_fewer_rows_than_any_tau_of_the_histogram_gives(scale: float) -> None:
     assert 40 < len(choose(q, 100)[0]) < 150
     assert len(choose(q, 1)[0]) < 10
     assert len(choose(q, 0)[0]) < 10
-
-
-def test_few_rows_with_curvature_are_all_in() -> None:
-    q = np.zeros(4000)
-    q[::100] = 10.0 ** -np.arange(40)
-    rows, weights = choose(q, 40)
-    assert (rows == np.arange(0, 4000, 100)).all() and (weights == q[rows]).all()
-    assert len(choose(np.zeros(4000), 40)[0]) == 0
-    # those next to nothing count as well
-    assert len(choose(np.where(q > 0.0, q, 1e-40), 100)[0]) < 100
 
 
 def test_room_for_all_entries_is_enough() -> None:
@@ -128,23 +102,3 @@ def test_weights_and_C_scaled_inversely_are_the_same_problem(
         assert drawn[1][:5] == pytest.approx(drawn[0][:5], rel=0.1)
     else:
         assert drawn[1] == drawn[0]
-
-
-def test_no_more_segments_than_there_is_room_for_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If every column is gathered, the sample is limited; otherwise it may have more segments."""
-    monkeypatch.setattr(inner, "MOST_SAMPLED", 1 << 16)
-    monkeypatch.setattr(inner, "LEAST_ROWS", 1 << 30)
-    n = 5 << 16
-    cache = ColumnCache(1 << 20, 8, n, 1 << 16)
-    phi = (np.arange(n) % 50 == np.arange(8)[:, None]).astype(np.float32)
-    staged = stage(cache, np.arange(8), phi)
-    assert all(cache.admit(staged, t) for t in range(8))
-    model = InnerModel(n, 8, 8 * n, block_rows=1 << 16)
-    working = WorkingSet(cache)
-    for k, whole in ((8, False), (1, True)):
-        columns = np.arange(k)
-        rows = model.gather(working, columns, np.ones(n), np.empty(k), np.empty(k), 1 << 30)
-        assert (rows == n) == whole and rows > 1 << 16
-        cuts = model.gathered(k).columns.cuts
-        assert len(cuts) == k
-        assert 0.8 < (cuts[:, -1] - cuts[:, 0]).sum() / (rows / 50 * k) < 1.2

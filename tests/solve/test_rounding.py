@@ -19,7 +19,6 @@ from fcl.features.steps import common_step
 from fcl.options import TrainOptions
 from fcl.solve import local
 from fcl.solve.solver import Solver
-from fcl.solve.state import Point
 
 #: Steps of weights of float64 are at most this share of them, unless they were rounded.
 UNROUNDED = 2.0**-45
@@ -73,59 +72,6 @@ def test_a_run_with_rounded_weights_is_certified(loss: str, tol: float) -> None:
     assert certified.gap <= tol
     optimum = problem.solve()
     confirm(problem, dense_weights(solver), solver.outer.point.intercept, certified, optimum)
-
-
-@pytest.mark.usefixtures("every_table_is_shared")
-def test_a_point_between_two_is_rounded_too() -> None:
-    """The search stops short of a step that is much too long."""
-    solver, _ = make("logistic", 1e-3)
-    run(solver, 1)
-    solver.admit()
-    solver.train()
-    n = solver.cache.n
-    solver.local.working.weights[:n] *= 40.0
-    beta = solver.propose(solver.proposal())
-    assert 0.0 < beta < 1.0
-    assert coarse(solver.outer.point.weights)
-    assert solver.price().objective == solver.outer.objective
-
-
-@pytest.mark.usefixtures("every_table_is_shared")
-@pytest.mark.parametrize("weights", [[], [1.0], [0.5, -1.0, 2.0]])
-def test_a_coarse_proposal_does_not_coarsen_the_point_between(weights: list[float]) -> None:
-    """Its step says nothing about rounding: an empty or a hand-made model has a step of about 1."""
-    solver, _ = make("logistic", 1e-3)
-    run(solver, 2)
-    start = solver.outer.point
-    ids = np.sort(np.random.default_rng(1).choice(solver.family.n_features, 3, replace=False))
-    proposed = Point(ids[: len(weights)], np.array(weights), start.intercept)
-    solver.passes.write_margins(proposed, solver.passes.blocks)
-    found = solver.passes.search(start, solver.outer.objective, proposed)
-    if found.point is not None and found.beta != 1.0:
-        exact = start.toward(proposed, found.beta, found.point.intercept)
-        change = np.abs(found.point.weights_of(exact.ids) - exact.weights).max()
-        assert change <= 2.0**-30 * np.abs(exact.weights).sum()
-
-
-@pytest.mark.usefixtures("every_table_is_shared")
-def test_a_point_that_the_pass_rounded_is_the_anchor() -> None:
-    """The trainer of the driver with processes keeps its own weights, which rounding alone changed."""
-    solver, _ = make("logistic", 1e-3)
-    run(solver, 2)
-    solver.admit()
-    solver.train()
-    point = solver.proposal()
-    working, n = solver.local.working, solver.cache.n
-    unrounded = working.weights[:n].copy()
-    assert solver.propose(point) == 1.0
-    solver.price()
-    assert (unrounded != working.anchor_weights[:n]).any()
-    working.weights[:n] = unrounded
-    moved = np.flatnonzero(unrounded)[0]
-    working.weights[moved] *= 1.5
-    solver.local.keep_point()
-    away = np.flatnonzero(working.weights[:n] != working.anchor_weights[:n])
-    assert away.tolist() in ([], [moved])  # it returns to the anchor if that is better
 
 
 @pytest.mark.usefixtures("every_table_is_shared")

@@ -8,9 +8,7 @@ from explicit import dense_weights, explicit_family, make_solver, reach_the_opti
 from judge import LOSSES, Problem, confirm, kmer_matrix
 from rows import acceptors, pyrimidines
 
-from fcl.errors import GeneratorError
 from fcl.features import KmerFamily
-from fcl.solve import view as views
 
 N = 3000
 STRENGTHS = {"logistic": 0.3, "squared": 0.01, "squared_hinge": 0.05}
@@ -87,108 +85,6 @@ def test_a_lower_local_objective_is_a_direction_of_descent() -> None:
         solver.propose(proposal)
         assert solver.outer.objective <= before
     assert tried >= 5
-
-
-@pytest.mark.parametrize("sampled", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_at_an_anchor_the_moments_are_known(
-    loss: str, sampled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are those that corrected the view; elsewhere they are computed."""
-    codes, problem = problem_of(loss)
-    if sampled:
-        solver = make_solver(KmerFamily(2, 12), codes, problem, sample=draw(problem, 300))
-    else:  # columns of a user's class, which are verified
-        phi = np.asarray(problem.phi, np.float32)
-        solver = make_solver(explicit_family(phi), phi, problem)
-    run(solver, 3)
-    solver.admit()
-    local, own = solver.local, solver.local.trainer
-    columns = np.arange(solver.cache.n)
-    assert len(columns) > 20
-    local.return_to_anchor()
-    assert own._knows()
-    known = own._localise(columns)
-    with monkeypatch.context() as changed:
-        changed.setattr(own, "_knows", lambda *_: False)
-        computed = own._localise(columns)
-    scale = np.abs(computed.gradients).max()
-    assert known.gradients == pytest.approx(computed.gradients, rel=1e-9, abs=1e-9 * scale)
-    assert known.curvatures == pytest.approx(computed.curvatures, rel=1e-9)
-    local.working.weights[0] += 0.1
-    local.trainer.start(local.view, local.working, own.free, own.free)
-    assert not own._knows()
-
-
-def test_rounding_is_judged_by_all_rows_of_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also by those without curvature: a column that has it nowhere is as right as any other."""
-    _, problem = problem_of("logistic")
-    phi = np.asarray(problem.phi, np.float32)
-    solver = make_solver(explicit_family(phi), phi, problem)
-    run(solver, 2)
-    view, working, n = solver.local.view, solver.local.working, solver.cache.n
-    g = working.gradients[:n] - working.correction[:n] * (1.0 + 1e-7)
-    assert (g != working.gradients[:n]).any()
-    nowhere = np.zeros(n)
-    view._correct_rounding(0, working, 0, g, nowhere)
-    g[7] += 1e-3 * np.abs(g).max()
-    moments, asked = views.column_moments, []
-    monkeypatch.setattr(
-        views, "column_moments", lambda w, j, *a: asked.append(j.min()) or moments(w, j, *a)
-    )
-    for first in (0, 5):
-        with pytest.raises(GeneratorError, match=f"feature {solver.cache.ids[7]} has the gradient"):
-            view._correct_rounding(0, working, first, g[first:], nowhere[first:])
-        assert asked[-1] >= first
-    view._correct_rounding(0, working, 8, g[8:], nowhere[8:])
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_corrections_make_the_gradient_at_the_anchor_exact(loss: str) -> None:
-    codes, problem = problem_of(loss)
-    rows, inclusion = draw(problem, 300)
-    solver = make_solver(KmerFamily(2, 12), codes, problem, sample=(rows, inclusion))
-    for _ in range(4):
-        solver.price()
-        solver.admit()
-        solver.train()
-        solver.propose(solver.proposal())
-    solver.price()
-    solver.admit()
-    working, view = solver.local.working, solver.local.view
-    ids = working.cache.ids
-    w, b = dense_weights(solver), solver.outer.point.intercept
-    part = Problem(
-        problem.phi[rows], problem.y[rows], problem.s[rows] / inclusion, loss, problem.C, True
-    )
-    assert len(ids) > 20
-    r, r_part = problem.residuals(w, b), part.residuals(w, b)
-    exact = (r @ problem.phi)[ids]
-    n = len(ids)
-    assert working.gradients[:n] == pytest.approx(exact, rel=1e-10, abs=1e-9)
-    sampled = (r_part @ part.phi)[ids]
-    assert np.abs(sampled - exact).max() > 1.0  # else the test shows nothing
-    assert sampled + working.correction[:n] == pytest.approx(exact, rel=1e-9, abs=1e-9)
-    assert r_part.sum() + view.free_correction[0] == pytest.approx(r.sum(), abs=1e-8)
-    # the curvature with its floor is nowhere below the exact one; the intercept's not below half of it
-    q = problem.s * problem.bends(problem.margins(w, b))
-    q_part = part.s * part.bends(part.margins(w, b))
-    h = (q @ problem.phi**2)[ids]
-    assert ((q_part @ part.phi**2)[ids] + working.floor[:n] >= h * (1.0 - 1e-12)).all()
-    assert q_part.sum() + view.free_floor[0] >= 0.5 * q.sum() * (1.0 - 1e-12)
-
-
-def test_all_rows_need_no_correction() -> None:
-    codes, problem = problem_of("logistic")
-    solver = make_solver(KmerFamily(2, 12), codes, problem)
-    solver.price()
-    solver.admit()
-    n = solver.cache.n
-    assert n > 20 and solver.local.view.complete
-    assert not solver.local.working.correction[:n].any()
-    assert (solver.local.working.floor[:n] == solver.local.view.least_curvature).all()
-    assert 0.0 < solver.local.view.least_curvature < 1e-10
-    assert (solver.local.view.free_correction == 0.0).all()
 
 
 def test_sampled_rows_of_real_values() -> None:

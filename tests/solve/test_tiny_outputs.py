@@ -8,7 +8,6 @@ from judge_outputs import ClassProblem
 
 import fcl
 from fcl.solve.coupled_groups import minimise_groups
-from fcl.solve.coupled_model import RowHessians
 
 TOL = 1e-3
 
@@ -102,35 +101,3 @@ def test_a_group_model_is_minimised(seed: int) -> None:
             assert np.abs(slope[j] + a[j] * w[j] / sizes[j]).max() <= 1e-5 * a[j]
         else:
             assert np.linalg.norm(slope[j]) <= a[j] * (1.0 + 1e-5)
-
-
-def test_a_group_model_with_more_features_than_rows_takes_few_rounds() -> None:
-    """Each Newton step stops where the first group becomes 0, so sweeps before it find most of them."""
-    rng = np.random.default_rng(3)
-    k, K = 120, 2
-    rows = rng.standard_normal((60, k * K))
-    g = rows.T @ rng.standard_normal(60)
-    a = np.full(k, 0.01 * np.abs(g).max())
-    _, rounds = minimise_groups(rows.T @ rows, g, a, np.zeros((k, K)), 0.01)
-    assert rounds <= 15  # 52 with a single sweep before each step
-
-
-def test_groups_that_a_newton_step_would_pass_at_0_do_not_cut_it_short() -> None:
-    """Targets that are nearly interpolated: of one group only 2e-7 is left, of a step of 0.2."""
-    rng = np.random.default_rng(1)
-    X, Z = rng.normal(size=(40, 60)), rng.normal(size=(40, 2))
-    Y = X[:, :4] @ rng.normal(size=(4, 3)) + Z @ rng.normal(size=(2, 3)) + rng.normal(size=(40, 3))
-    data = fcl.open_data(X, y=Y, covariates=Z)
-    found = fcl.train(data, "columns", C=1e6, loss="squared", group=True, tol=1e-6, max_passes=20)
-    assert found.certificate.gap <= 1e-6
-
-
-@pytest.mark.parametrize("coupled", [True, False])
-def test_the_hessian_of_a_row_is_a_sum_of_squares(coupled: bool) -> None:
-    rng = np.random.default_rng(4)
-    p = rng.dirichlet(np.full(4, 0.2), 7).T
-    s = rng.uniform(1e-4, 1e4, 7) if coupled else np.ones(7)
-    factors = RowHessians(p, s, coupled).factors()
-    for i in range(7):
-        expected = np.diag(p[:, i]) - coupled * np.outer(p[:, i], p[:, i])
-        np.testing.assert_allclose(factors[i].T @ factors[i], s[i] * expected, atol=1e-13 * s[i])
