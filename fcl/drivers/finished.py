@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fcl.checks import shortened
 from fcl.drivers.job import Job
 from fcl.features.base import Family
 from fcl.features.centred import centres, uncentred
 from fcl.features.standardized import deviations, plain
 from fcl.model.centres import folded, unfolded
 from fcl.model.certificate import Certificate
-from fcl.model.columns import record_of
+from fcl.model.columns import feature_names, record_of
 from fcl.model.covariates import CovariateTerm
 from fcl.model.history import History
 from fcl.model.model import Model
@@ -22,9 +21,6 @@ from fcl.model.shapes import public
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 from fcl.types import Floats, Ids
-
-#: Maximum number of characters of a feature's description in a model.
-MOST_NAME = 1000
 
 
 def in_solver_units(family: Family, point: Point) -> Point:
@@ -109,10 +105,3 @@ def free_in_units(job: Job, point: Point) -> tuple[tuple[CovariateTerm, ...], Fl
     pairs = [folded(b, w, at) for b, w in zip(found.tolist(), weights.T, strict=True)]
     intercepts, rests = np.array(pairs).T
     return terms, intercepts, rests
-
-
-def feature_names(family: Family, ids: Ids, names: Sequence[str] | None) -> list[str] | None:
-    """Descriptions of features by the names of the columns; None if the columns have no names."""
-    if names is None:
-        return None
-    return [shortened(family.describe(feature, names), MOST_NAME) for feature in ids.tolist()]

@@ -23,9 +23,10 @@ from fcl.data.base import RowReader
 from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.features.concat import ConcatFamily
-from fcl.features.generator.binding import centres_of, sample_rows
+from fcl.features.generator.binding import sample_rows
 from fcl.features.generator.contract import decode
 from fcl.features.generator.family import GeneratedFamily
+from fcl.features.generator.scales import centres_of
 from fcl.features.plain import Columns
 from fcl.features.standardized import StandardizedFamily
 from fcl.features.support import SupportFamily

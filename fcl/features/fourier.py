@@ -31,6 +31,7 @@ from fcl import kernels
 from fcl.checks import choice, flag, positive, shown, whole
 from fcl.errors import InputError
 from fcl.features.generator.contract import Generator
+from fcl.features.generator.scales import are_numbers
 from fcl.features.principal import principal_axes
 from fcl.types import Floats, Ids
 
@@ -182,9 +183,9 @@ class Fourier(Generator):
         where = "features fourier: "
         positive(where + "gamma_", self.gamma_)
         for name in ("mean_", "scale_"):
-            if not _is_finite(getattr(self, name), (width,)):
+            if not are_numbers(getattr(self, name), (width,)):
                 raise InputError(f"{where}{name}: expected {width} finite numbers, one per column")
-        if self.pca is not None and not _is_finite(self.components_, (self.pca, width)):
+        if self.pca is not None and not are_numbers(self.components_, (self.pca, width)):
             raise InputError(f"{where}components_: expected {self.pca} x {width} finite numbers")
         if not (self.scale_ > 0.0).all() or self.n_features != self._count():
             raise InputError(f"{where}expected scale_ above 0 and n_features = {self._count()}")
@@ -362,16 +363,6 @@ class Fourier(Generator):
                 return waves
             self._last = kept = (first, last), list(waves)
         return iter(kept[1])
-
-
-def _is_finite(values: Any, shape: tuple[int, ...]) -> bool:
-    """Whether these are finite float64 numbers of this shape."""
-    return (
-        isinstance(values, np.ndarray)
-        and values.shape == shape
-        and values.dtype == np.float64
-        and bool(np.isfinite(values).all())
-    )
 
 
 def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

@@ -22,10 +22,10 @@ import numpy as np
 from fcl import kernels
 from fcl.checks import flag, shown, whole
 from fcl.errors import InputError
-from fcl.features.generator.binding import centres_of
 from fcl.features.generator.contract import Generator
-from fcl.features.plain import columns_named
-from fcl.features.products.scales import are_divisors, measured
+from fcl.features.generator.scales import are_numbers, centres_of
+from fcl.features.plain import columns_named, less
+from fcl.features.products.scales import measured
 from fcl.types import Floats, Ids
 
 #: Default number of knots of a column.
@@ -110,14 +110,16 @@ class Hinges(Generator):
 
     def check_restored(self, width: int) -> None:
         knots, starts = self.knots_, self.starts_
-        if not (are_divisors(self.scales_, width) and _are_finite(self.shifts_, width)):
+        if not (
+            are_numbers(self.scales_, (width,), above=0.0) and are_numbers(self.shifts_, (width,))
+        ):
             raise InputError(f"features hinges: expected {width} scales_ above 0 and shifts_")
         good = (
             isinstance(starts, np.ndarray)
             and starts.dtype == np.int64
             and starts.shape == (width + 1,)
             and isinstance(knots, np.ndarray)
-            and _are_finite(knots, len(knots))
+            and are_numbers(knots, (len(knots),))
             and [starts[0], starts[-1], self.n_features] == [0, len(knots), self._count()]
         )
         if good:
@@ -159,9 +161,9 @@ class Hinges(Generator):
         if side:
             first, last = self.starts_[place], self.starts_[place + 1]
             t = _short(self.knots_[first:last])[knot - first]
-            text = f"max(0, {_minus(name, t)})" if side == 1 else f"max(0, {t} - {name})"
+            text = f"max(0, {less(name, t)})" if side == 1 else f"max(0, {t} - {name})"
         elif shift:
-            text = _minus(name, repr(shift).removesuffix(".0"))
+            text = less(name, shift)
             text = f"({text})" if self.scale else text
         else:
             text = name
@@ -242,12 +244,6 @@ class Hinges(Generator):
         return np.searchsorted(rows, np.arange(len(block) + 1)), ids, values[rows, ids]
 
 
-def _are_finite(value: Any, width: int) -> bool:
-    """Whether a value, which may come from a file, is an array of ``width`` finite numbers."""
-    good = isinstance(value, np.ndarray) and value.shape == (width,) and value.dtype == np.float64
-    return good and bool(np.isfinite(value).all())
-
-
 def _short(knots: Floats) -> list[str]:
     """The knots of a column with the fewest digits, at least DIGITS, that show where they lie."""
     allowed = SHOWN_ERROR * np.diff(knots).min(initial=np.inf)
@@ -257,11 +253,6 @@ def _short(knots: Floats) -> list[str]:
         if (np.abs(np.array(texts, np.float64) - knots) <= allowed).all():
             break
     return texts
-
-
-def _minus(name: str, number: str) -> str:
-    """A name minus a number."""
-    return f"{name} + {number[1:]}" if number[0] == "-" else f"{name} - {number}"
 
 
 def _names_in(text: str, scaled: bool) -> set[str]:

@@ -46,6 +46,12 @@ def columns_named(
     return found
 
 
+def less(name: str, number: str | float) -> str:
+    """A name minus a number, such as ``year - 2000``."""
+    text = number if isinstance(number, str) else repr(number).removesuffix(".0")
+    return f"{name} + {text[1:]}" if text[0] == "-" else f"{name} - {text}"
+
+
 class Columns(Generator):
     """The unchanged columns of dense or sparse numbers: feature j is column j.
 

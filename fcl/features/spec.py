@@ -21,7 +21,7 @@ from fcl.features.generator import GeneratedFamily, bind
 from fcl.features.generator.contract import Generator, decode, family_name
 from fcl.features.hashed import HashedFamily
 from fcl.features.kmers import Kmers
-from fcl.features.products import Products
+from fcl.features.products import UNITS, Products
 from fcl.features.registry import OWN, class_of, family_names, meant
 from fcl.numerals import read_number, read_whole
 
@@ -253,13 +253,13 @@ def is_spec(value: object) -> bool:
 
 
 def undivided(spec: Spec | str) -> Spec | str:
-    """A family, or its text, whose products divide their columns only if the user says so."""
+    """A family, or its text, whose products shift no columns, and divide them only if asked to."""
     if isinstance(spec, str):
         spec = parse_features(spec)
     if isinstance(spec, Concat):
         return Concat([(undivided(own), factor) for own, factor in spec.members])
-    if type(spec) is Products and spec.scale is None:
-        return Products(spec.degree, spec.binary, scale=False)
+    if type(spec) is Products:
+        return Products(spec.degree, spec.binary, spec.scale or False, centre=False)
     return spec
 
 
@@ -279,7 +279,7 @@ def kept_features(spec: Spec, config: Mapping[str, Any]) -> Spec:
         return spec
     found = copy.copy(spec)
     try:
-        found.kept = {name: decode(state[name]) for name in state.keys() & {"scales_"}}
+        found.kept = {name: decode(state[name]) for name in state.keys() & set(UNITS)}
     except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise InputError(
             f"checkpoint: bad description of its products features: {shortened(str(error))}"
@@ -288,7 +288,10 @@ def kept_features(spec: Spec, config: Mapping[str, Any]) -> Spec:
 
 
 def like_bound(spec: Spec | str, family: Family) -> Spec | str:
-    """A family whose products divide their columns only if they do so in a family bound to all rows."""
+    """A family whose products divide their columns only if they do so in a family bound to all rows.
+
+    Columns that are not divided are shifted as in that family.
+    """
     if isinstance(spec, str):
         spec = parse_features(spec)
     if isinstance(spec, Concat) and isinstance(family, ConcatFamily):
@@ -298,7 +301,8 @@ def like_bound(spec: Spec | str, family: Family) -> Spec | str:
         return spec
     found = copy.copy(spec)
     if family.generator.divisors is None:
-        found.kept = {}
+        shifts = family.generator.shifts
+        found.kept = {} if shifts is None else {"shifts_": shifts}
     return found
 
 

@@ -151,13 +151,23 @@ def divided_by(family: Family, ids: Ids) -> Floats:
 
 
 def say_divided(family: Family, names: Sequence[str] | None = None) -> None:
-    """Log in one line that a family divides its columns, unless the user asked for it."""
+    """Log that a family shifts or divides its columns, unless the user asked for it."""
     if isinstance(family, ConcatFamily):
         for member in family.members:
             say_divided(member, names)
     if not isinstance(family, GeneratedFamily) or not isinstance(family.generator, Products):
         return
-    divisors = family.generator.divisors
+    divisors, shifts = family.generator.divisors, family.generator.shifts
+    if shifts is not None:
+        moved = np.flatnonzero(shifts)
+        listed = [f"{shifts[j]:g} from {f'x{j}' if names is None else names[j]}" for j in moved[:3]]
+        more = f" and from {len(moved) - 3:,} more" if len(moved) > 3 else ""
+        _log.info(
+            "features products: before columns of large mean and small spread are multiplied, a constant "
+            "is subtracted: %s%s; products:centre=false leaves them as they are",
+            ", ".join(listed),
+            more,
+        )
     if divisors is None or family.generator.scale:
         return
     low, high = int(divisors.argmin()), int(divisors.argmax())

@@ -34,6 +34,7 @@ from fcl.model.variants import (
     turned_columns,
     with_means,
 )
+from fcl.types import Ids
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 #: commands show its notes, unless they are to be quiet
 _log = logging.getLogger("fcl.columns")
 
+#: Maximum number of characters of a feature's description in a model.
+MOST_NAME = 1000
 #: How PLINK writes the name of a variant that has none.
 _NO_NAME = "."
 
@@ -51,6 +54,13 @@ def record_of(family: Family, ids: np.ndarray, record: ColumnRecord) -> ColumnRe
     if record.names is None:
         return record.part()
     return record.part(family.columns_read(ids).tolist())
+
+
+def feature_names(family: Family, ids: Ids, names: Sequence[str] | None) -> list[str] | None:
+    """Descriptions of features by the names of the columns; None if the columns have no names."""
+    if names is None:
+        return None
+    return [shortened(family.describe(feature, names), MOST_NAME) for feature in ids.tolist()]
 
 
 # -- one record against another --------------------------------------------------------------------

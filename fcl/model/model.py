@@ -19,6 +19,7 @@ from fcl.files.model import ARRAYS, FORMAT, read_model, write_model
 from fcl.model.arrays import checked_arrays
 from fcl.model.centres import folded
 from fcl.model.certificate import Certificate
+from fcl.model.columns import feature_names, record_of
 from fcl.model.covariates import CovariateTerm
 from fcl.model.description import DescribedModel
 from fcl.model.history import History
@@ -205,6 +206,39 @@ class Model(PredictingModel, DescribedModel):
             kept = set(ids.tolist())
             changed["centres"] = {j: c for j, c in self.centres.items() if j in kept}
         return replace(self, weights=weights, **changed)
+
+    def with_column_names(self, names: Sequence[str]) -> Model:
+        """The model with names of the columns of X, for data that had none, as inside a pipeline.
+
+        Its descriptions, tables and reports then have these names instead of x0, x1, ...; rows to predict
+        that have names are matched by them.
+
+        Parameters
+        ----------
+        names : sequence of str
+            One for each column, such as ``pipeline[:-1].get_feature_names_out()``.
+
+        Examples
+        --------
+        >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0], [3.0, 0.0]])
+        >>> model = fcl.train(fcl.open_data(X, y=X[:, 0]), "columns", C=1.0, loss="squared").model
+        >>> model.with_column_names(["age", "smokes"]).describe(1)[0].feature
+        'age'
+        """
+        names, width = [str(name) for name in names], self.family.row_width
+        if len(names) != width or self.family.row_kind == "sequences":
+            raise InputError(
+                f"names: expected {width:,}, one for each column of X, got {len(names):,}"
+                if self.family.row_kind != "sequences"
+                else "names: expected a model of columns, got one of sequences"
+            )
+        return replace(
+            self,
+            feature_names=feature_names(self.family, self.ids, names),
+            column_record=record_of(
+                self.family, self.ids, replace(self.column_record, names=names)
+            ),
+        )
 
     # -- files
 

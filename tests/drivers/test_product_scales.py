@@ -166,13 +166,81 @@ def test_jobs_of_earlier_versions_stay_unscaled(
     )
 
 
+#: columns of which the second is a year: 2000 is subtracted from it
+DATES = np.column_stack([RNG.normal(size=N), np.floor(RNG.normal(2000.3, 8.0, N)), FLAG])
+
+
+@pytest.mark.parametrize("options", [{}, {"row_view": 256}, {"driver": "processes", "writers": 1}])
+def test_years_are_centred(
+    options: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fcl.columns")
+    data = fcl.open_data(DATES.astype(np.float32), y=Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = fcl.train(data, "products:degree=2", C=0.02, tol=1e-6, block_rows=512, **options)
+    assert "subtracted: 2000 from x1; products:centre=false" in caplog.text
+    phi = product_matrix(DATES.astype(np.float32) - [0.0, 2000.0, 0.0], 2, repeats=True)
+    check(result, Problem(phi, Y, np.ones(N), "logistic", 0.02), rel=2e-6)
+    result.model.save(tmp_path / "m.fcl")
+    model = fcl.load_model(tmp_path / "m.fcl")
+    few = fcl.open_data(DATES[:3].astype(np.float32), y=None)
+    np.testing.assert_array_equal(model.margins(few), result.model.margins(data)[:3])
+    margins = phi @ dense(model, phi.shape[1]) + model.intercept
+    np.testing.assert_allclose(model.margins(data), margins, rtol=1e-10, atol=1e-12)
+
+
+def test_which_columns_are_centred() -> None:
+    def bound(x: np.ndarray, sparse: bool = False, **options: Any) -> Any:
+        rows = fcl.open_data(stored(x, sparse), y=None).rows
+        return bind_features(Products(2, **options), rows)
+
+    family = bound(DATES)
+    every = [family.describe(j) for j in range(family.n_features)]
+    assert "x0 * (x1 - 2000)" in every
+    assert "(x1 - 2000)^2" in every
+    np.testing.assert_array_equal(family.find(every), np.arange(len(every)))
+    assert (family.find(["x1", "x0 * x1", "(x1 - 1999)", "(x0 - 2000)"]) == -1).all()
+    negative = bound(DATES * [1, -1, 1])
+    assert "(x1 + 2000)^2" in [negative.describe(j) for j in range(9)]
+    for other in (
+        bound(DATES, sparse=True),
+        bound(DATES, centre=False),
+        bound(DATES - [0, 1950, 0]),
+        bound((DATES > 0.0).astype(float), binary=True),
+    ):
+        assert other.generator.shifts is None
+    assert Products(2, centre="auto") == Products(2, centre=True) == Products(2)
+    assert fcl.parse_features("products:centre=false").centre is False
+    with pytest.raises(fcl.InputError, match="centre must be auto, true or false"):
+        Products(2, centre=2)
+
+
+def test_jobs_of_earlier_versions_stay_uncentred(tmp_path: Path) -> None:
+    data = fcl.open_data(DATES, y=Y)
+    options: dict[str, Any] = {"C": 1e-5, "checkpoint": tmp_path / "c", "warn": False}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Products, "measured_rows", 0)
+        fcl.train(data, "products:degree=2", max_passes=1, **options)
+    result = fcl.train(data, "products:degree=2", resume=tmp_path / "c", **options)
+    assert result.model.family.generator.shifts is None
+    with pytest.raises(fcl.InputError, match="shifts_ is"):
+        fcl.train(data, "products:degree=2", C=1e-5, initial=result.model)
+    found = fcl.train(
+        data, "products:degree=2,centre=false", C=1e-5, initial=result.model, warn=False
+    )
+    assert found.model.family.generator.shifts is None
+
+
 def test_online_learners_list_scaled_products() -> None:
     for sparse in (False, True):
         x = make_rows(3, 300, 5, "large signed").astype(np.float64) * [1, 1e3, 1, 1, 1]
+        x[:, 2] += 0.0 if sparse else 1e5
         rows = fcl.open_data(stored(x, sparse), y=None).rows
         family = bind_features(Products(3), rows)
-        divisors = family.generator.divisors
-        phi = product_matrix(x / divisors, 3, repeats=True)
+        shifts = 0.0 if sparse else family.generator.shifts
+        assert sparse or np.count_nonzero(shifts) == 1
+        phi = product_matrix((x - shifts) / family.generator.divisors, 3, repeats=True)
         found = np.zeros_like(phi)
         (_, _, raw), *_ = family.read_rows(rows, 300)
         row = 0

@@ -13,7 +13,6 @@ import numpy as np
 from fcl import kernels
 from fcl.clock import parts_of
 from fcl.drivers.certify import certify as certify_model
-from fcl.drivers.finished import feature_names
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.online.blocks import row_number
@@ -30,7 +29,7 @@ from fcl.files.result_file import Output
 from fcl.files.same_job import JobFacts, require_same
 from fcl.memory.meter import peak_memory
 from fcl.model.certificate import Certificate, Scope
-from fcl.model.columns import difference, record_of
+from fcl.model.columns import difference, feature_names, record_of
 from fcl.model.facts import hashing_facts, intercept_fact, proof_facts
 from fcl.model.model import Model, load_model
 from fcl.online import Learner

@@ -23,9 +23,14 @@ from fcl.features.generator.checked import (
 from fcl.features.generator.contract import ROWS, Generator, overrides
 from fcl.features.generator.family import GeneratedFamily, block_for
 from fcl.features.generator.forms import MatrixRecord, RowForm, SparseColumns, form_for
-from fcl.features.generator.scales import extremes, means_and_deviations, sparse_deviations
+from fcl.features.generator.scales import (
+    centres_of,
+    extremes,
+    means_and_deviations,
+    sparse_deviations,
+)
 from fcl.features.generator.trial import Trial, made_again, take
-from fcl.types import Floats, Ids
+from fcl.types import Ids
 
 #: The sample for :meth:`Generator.fit` takes at most this many bytes.
 FIT_BYTES = 64 << 20
@@ -33,8 +38,6 @@ FIT_BYTES = 64 << 20
 TRIED_ROWS = 2000
 #: Number of contiguous parts of the data from which these rows come.
 FIT_PARTS = 20
-#: Multiple of its standard deviation that the mean of a column has to exceed to be subtracted.
-CENTRED_FROM = 16.0
 #: Number of features of a probe.
 PROBED = 16
 
@@ -144,27 +147,7 @@ def _measure(family: GeneratedFamily, sample: Any) -> None:
         if generator.warns_of_scales:
             family.scales_seen = extremes(np.arange(len(sd)), sd, len(sample))
         if generator.may_be_centred:
-            family.centres_seen = _centres(sample, means, sd)
-
-
-def centres_of(sample: np.ndarray) -> Floats:
-    """A number near the mean of each column of large mean and small spread; 0 for other columns.
-
-    It is a multiple of a power of two that is at most the standard deviation, so that float64 subtracts
-    it without rounding from values near the mean.
-    """
-    return _centres(sample, *means_and_deviations(sample))
-
-
-def _centres(sample: np.ndarray, means: Floats, sd: Floats) -> Floats:
-    out = np.zeros(len(sd))
-    far = np.flatnonzero((sd > 0.0) & (np.abs(means) > CENTRED_FROM * sd))
-    if len(far):
-        values = sample[:, far]
-        far = far[~((values == 0.0) | (values == 1.0)).all(axis=0)]
-        unit = np.exp2(np.floor(np.log2(sd[far])))
-        out[far] = np.rint(means[far] / unit) * unit
-    return np.where(np.isfinite(out), out, 0.0)
+            family.centres_seen = centres_of(sample, means, sd)
 
 
 def probed_ids(n_features: int) -> Ids:
@@ -213,7 +196,7 @@ def without_scales(config: Mapping[str, Any]) -> dict[str, Any]:
     out = without_probes(config)
     if out.get("family") == "products":
         out["state"] = {k: v for k, v in out["state"].items() if k != "scales_"}
-        out["options"] = {k: v for k, v in out["options"].items() if k != "scale"}
+        out["options"] = {k: v for k, v in out["options"].items() if k not in ("scale", "centre")}
     if "members" in out:
         out["members"] = [without_scales(member) for member in config["members"]]
     return out

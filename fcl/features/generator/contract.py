@@ -160,6 +160,11 @@ class Generator(ABC):
         """
         return None
 
+    @property
+    def shifts(self) -> Floats | None:
+        """Numbers that are subtracted from the columns of dense rows before, float64 (m,), or None."""
+        return None
+
     # -- faster ways ---------------------------------------------------------------------------
 
     def prepare(self, block: Any) -> np.ndarray:

@@ -81,7 +81,9 @@ class GeneratedFamily(Family):
         self.probe = list(probe)
         self.record = record
         self._divisors = generator.divisors
-        if self._divisors is not None:  # quotients have more digits than float32 keeps
+        self._shifts = generator.shifts if form.kind == "numbers" else None
+        self._changed = self._divisors is not None or self._shifts is not None
+        if self._changed:  # quotients have more digits than float32 keeps
             form = replace(form, dtype="<f8")  # type: ignore[type-var]
         self._stored = record or form
         #: scales of the rows' columns, if :func:`bind` measured them
@@ -138,7 +140,7 @@ class GeneratedFamily(Family):
 
     @property
     def record_key(self) -> object:
-        return self.form if self.record is None and self._divisors is None else None
+        return self.form if self.record is None and not self._changed else None
 
     def penalty_factors(self, ids: Ids) -> Floats:
         if not overrides(self.generator, "penalty_factors"):
@@ -251,7 +253,7 @@ class GeneratedFamily(Family):
     ) -> Sequence[np.ndarray]:
         if self.record is not None:
             raw = self._compact(self.form.block_of(raw), len(raw))
-        return self._stored.prepare(self._divided(raw), record)
+        return self._stored.prepare(self._in_units(raw), record)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         self._stored.select(prepared, rows, chosen, number)
@@ -274,10 +276,13 @@ class GeneratedFamily(Family):
             return read_only(self._compact(self.form.block_of(raw), len(raw)))
         form = self._stored
         assert isinstance(form, RowForm)
-        return block_for(self.generator, form.block_of(self._divided(raw)))
+        return block_for(self.generator, form.block_of(self._in_units(raw)))
 
-    def _divided(self, raw: Any) -> Any:
-        """Raw rows whose columns are divided as the generator says."""
+    def _in_units(self, raw: Any) -> Any:
+        """Raw rows whose columns are shifted and divided as the generator says."""
+        if self._shifts is not None:
+            moved = raw - self._shifts
+            return moved if self._divisors is None else np.divide(moved, self._divisors, out=moved)
         if self._divisors is None:
             return raw
         if isinstance(raw, np.ndarray):

@@ -1,4 +1,4 @@
-"""Standard deviations of the columns of a sample of rows."""
+"""Means and standard deviations of the columns of a sample of rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from fcl.types import Floats, Ids
 
 #: Number of columns of the sample that are measured together.
 AT_ONCE = 1024
+#: Multiple of its standard deviation that the mean of a column has to exceed to be subtracted.
+CENTRED_FROM = 16.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,39 @@ def means_and_deviations(sample: np.ndarray) -> tuple[Floats, Floats]:
             moved = part - part[0]
             means[some], sd[some] = part[0] + moved.mean(axis=0), moved.std(axis=0)
     return means, sd
+
+
+def centres_of(sample: np.ndarray, means: Floats | None = None, sd: Floats | None = None) -> Floats:
+    """A number near the mean of each column of large mean and small spread; 0 for other columns.
+
+    It is a multiple of a power of two that is at most the standard deviation, so that float64 subtracts
+    it without rounding from values near the mean.
+
+    means, sd : of :func:`means_and_deviations`, if they are known.
+    """
+    if means is None or sd is None:
+        means, sd = means_and_deviations(sample)
+    out = np.zeros(len(sd))
+    far = np.flatnonzero((sd > 0.0) & (np.abs(means) > CENTRED_FROM * sd))
+    if len(far):
+        values = sample[:, far]
+        far = far[~((values == 0.0) | (values == 1.0)).all(axis=0)]
+        unit = np.exp2(np.floor(np.log2(sd[far])))
+        out[far] = np.rint(means[far] / unit) * unit
+    return np.where(np.isfinite(out), out, 0.0)
+
+
+def are_numbers(value: object, shape: tuple[int, ...], above: float = -np.inf) -> bool:
+    """Whether a value, which may come from a file, is a float64 array of finite numbers of this shape.
+
+    above : a number that all of them exceed.
+    """
+    return (
+        isinstance(value, np.ndarray)
+        and value.shape == shape
+        and value.dtype == np.float64
+        and bool((np.isfinite(value) & (value > above)).all())
+    )
 
 
 def sparse_deviations(sample: SparseColumns) -> tuple[Ids, Floats]:

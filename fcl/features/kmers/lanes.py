@@ -25,19 +25,18 @@ from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
-    from fcl.kernels.lanes import LaneItems
 
-#: Longest patterns whose outputs share tables. The tables of longer ones leave the second-level cache of
-#: a core, and filling them together is not faster.
-MAX_LANE_D = 8
+#: Longest patterns whose outputs share tables: whole softmax jobs over 3,000 and 20,000 windows then take
+#: 0.83 to 0.93 of the time of outputs in turn (d = 4 and 6), 1.01 over 100,000; with d = 8 it is 1.01.
+MAX_LANE_D = 6
 #: Fewer outputs than this are priced faster in turn, since unused lanes cost as much as used ones.
 LEAST_LANES = 3
 
 
 def lane_tables(family: KmerFamily) -> Arrays:
-    """Tables of all lanes, workspace of a scan, and tables of one lane; empty without lanes."""
+    """Tables of all lanes and workspace of a scan; empty without lanes."""
     cells = int(kernels.patterns.scan_size(family.d, 4)) if family.d <= MAX_LANE_D else 0
-    return Arrays(("i8", kernels.lanes.LANES * cells, "all"), ("i8", cells, "one"))
+    return Arrays(("i8", kernels.lanes.LANES * cells, "cells"))
 
 
 def lane_items(most_unknown: int) -> Arrays:
@@ -69,7 +68,7 @@ class LanePricer(KmerPricer):
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:
         super().__init__(family, prepared, keep)
-        self._cells, self._lane_cells = lane_tables(family).allocate().values()
+        self._lane_cells = lane_tables(family).allocate()["cells"]
         self._lane_flats = np.empty(
             (2, kernels.lanes.LANES * 5**kernels.patterns.FLAT_LETTERS), np.int64
         )
@@ -85,14 +84,11 @@ class LanePricer(KmerPricer):
         blocks: range,
         progress: Progress,
     ) -> list[Prices]:
-        """Price K outputs.
+        """See :class:`fcl.features.prices.Pricer`; the rows of all outputs are in steps, or of none.
 
-        queries : for each output; they differ only in the imbalance.
-        rows : all in steps, or none.
-        progress : called with the completed share, from 0 to 1.
-
-        Returns what :func:`fcl.features.prices.run` returns for each output.
+        Positions with many unknown letters are scanned with a fifth letter, output by output.
         """
+        many = self._unknown[list(queries[0].parts)].max(initial=0) > most_items(self.family)
         found: list[Prices] = []
         for at in range(0, len(rows), kernels.lanes.LANES):
             some = slice(at, at + kernels.lanes.LANES)
@@ -101,7 +97,7 @@ class LanePricer(KmerPricer):
             def share(done: float, at: int = at, n: int = n) -> None:
                 progress((at + done * n) / len(rows))
 
-            if n < LEAST_LANES:
+            if n < LEAST_LANES or many:
                 found += self._price_alone(queries[some], rows[some], blocks, share)
             else:
                 found += self._price_lanes(queries[some], rows[some], blocks, share)
@@ -142,10 +138,7 @@ class LanePricer(KmerPricer):
             positions = np.intersect1d(positions, patterns.positions)
         for at, k in enumerate(positions.tolist()):
             progress(at / len(positions))
-            n_items = self._fill_lanes(rows, k, blocks)
-            many = n_items > most_items(self.family)
-            price = self._price_apart if many else self._price_together
-            price(outputs, at, k, n_items)
+            self._price_position(outputs, at, k, self._fill_lanes(rows, k, blocks))
         watched = np.zeros((len(rows), len(query.watched)))
         watched[:, order] = units * np.array([[own.step] for own in rows])
         if not query.find:
@@ -161,7 +154,7 @@ class LanePricer(KmerPricer):
         d, n_items = self.family.d, 0
         padded = [*rows, *[rows[-1]] * (kernels.lanes.LANES - len(rows))]
         inverses = None if rows[0].inverse is None else np.array([own.inverse for own in padded])
-        table = self._cells[: kernels.lanes.LANES * 4**d]
+        table = self._lane_cells[: kernels.lanes.LANES * 4**d]
         table[:] = 0
         for number in blocks:
             block = self.family.block(self.prepared, number, slice(k, k + d))
@@ -173,8 +166,8 @@ class LanePricer(KmerPricer):
                 n_items = kernels.lane_tables.take_unknown_lanes(block, k, d, part, inverses, *into)
         return int(n_items)
 
-    def _price_together(self, outputs: _Outputs, at: int, k: int, n_items: int) -> None:
-        """Price a position, the ``at``-th of the query, with few unknown letters."""
+    def _price_position(self, outputs: _Outputs, at: int, k: int, n_items: int) -> None:
+        """Price a position, the ``at``-th of the query."""
         own_items = self._lane_items
         mine = kernels.lanes.LaneItems(
             own_items.code[:n_items],
@@ -185,7 +178,7 @@ class LanePricer(KmerPricer):
         if len(cares):
             sums = np.empty((len(cares), kernels.lanes.LANES), np.int64)
             kernels.lane_tables.lane_pattern_sums(
-                self._cells, mine, cares, values, self.family.d, sums
+                self._lane_cells, mine, cares, values, self.family.d, sums
             )
             outputs.units[:, here] = sums[:, : len(outputs.rows)].T
         if not outputs.heaps:
@@ -198,24 +191,5 @@ class LanePricer(KmerPricer):
         unused = self._unused.wanted(0, known[:0], np.empty(0, np.int64))
         padded = kernels.lanes.LaneWanted(*wanted, *[unused] * (kernels.lanes.LANES - len(wanted)))
         kernels.lanes.scan_lanes(
-            self._cells, d, mine, self._stack, k * each, self._lane_flats, padded
+            self._lane_cells, d, mine, self._stack, k * each, self._lane_flats, padded
         )
-
-    def _price_apart(self, outputs: _Outputs, at: int, k: int, n_items: int) -> None:
-        """Price a position with many unknown letters, which each output scans by itself."""
-        here, cares, values = outputs.patterns.at(k)
-        n_cells, known = 4**self.family.d, outputs.known[here]
-        for lane, units in enumerate(outputs.units[:, here]):
-            self._lane_cells[:n_cells] = self._cells[
-                lane : n_cells * kernels.lanes.LANES : kernels.lanes.LANES
-            ]
-            mine = _items_of(self._lane_items, lane, n_items)
-            self._watched(self._lane_cells, mine, cares, values, units)
-            if outputs.heaps:
-                wanted = outputs.heaps[lane].wanted(at, known, units)
-                self._scan(k, self._lane_cells, mine, wanted)
-
-
-def _items_of(items: LaneItems, lane: int, n: int) -> kernels.patterns.Items:
-    """The first of the items, with the values of a lane."""
-    return kernels.patterns.Items(items.code[:n], items.mask[:n], items.values[lane, :n])

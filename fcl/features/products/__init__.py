@@ -5,6 +5,6 @@
 ``pricing``    prices: all pairs, or a search in the tree of products
 """
 
-from fcl.features.products.family import Products
+from fcl.features.products.family import UNITS, Products
 
-__all__ = ["Products"]
+__all__ = ["UNITS", "Products"]

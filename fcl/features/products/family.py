@@ -16,7 +16,8 @@ from fcl.features.base import FEATURES_LIMIT, Family
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.generator.pricing import LEAST_PART, MOST_PARTS
-from fcl.features.plain import columns_named
+from fcl.features.generator.scales import are_numbers, centres_of
+from fcl.features.plain import columns_named, less
 from fcl.features.products.numbering import Numbering, count_products
 from fcl.features.products.pricing import (
     ProductPricer,
@@ -26,7 +27,7 @@ from fcl.features.products.pricing import (
     pricing_extra,
 )
 from fcl.features.products.rows import MOST_LISTED, ProductRows
-from fcl.features.products.scales import are_divisors, measured
+from fcl.features.products.scales import measured
 from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 MEASURED_ROWS = 1 << 16
 #: Largest number of factors of a product.
 MOST_DEGREE = 64
+#: Attributes with the units of the columns, which a resumed job keeps: divisors, and what is subtracted.
+UNITS = ("scales_", "shifts_")
 
 _numbering = lru_cache(maxsize=2)(Numbering)
 
@@ -63,10 +66,20 @@ def _factors(text: str, known: Mapping[str, int]) -> list[str]:
     return factors
 
 
-def _flag_or_auto(scale: Any) -> bool:
-    if not isinstance(scale, bool):
-        raise InputError(f"products: scale must be auto, true or false, got {shown(scale)}")
-    return scale
+def _names_in(texts: Sequence[str]) -> set[str]:
+    """The names of columns that descriptions of products may have."""
+    words = {word.strip() for text in texts for word in text.split(" * ")}
+    words |= {word.rpartition("^")[0] for word in words}
+    inner = {word[1:-1] for word in words if word[:1] == "(" and word[-1:] == ")"}
+    return words | {word.rpartition(sign)[0] for word in inner for sign in (" - ", " + ")}
+
+
+def _flag_or_auto(name: str, value: Any) -> bool | None:
+    if value is None or value == "auto":
+        return None
+    if not isinstance(value, bool):
+        raise InputError(f"products: {name} must be auto, true or false, got {shown(value)}")
+    return value
 
 
 class Products(Generator):
@@ -88,6 +101,12 @@ class Products(Generator):
         penalty sees columns in different units alike. They are measured on up to 65,536 training rows,
         and kept in the model. ``"auto"``: if they differ by more than a factor of 100; a column of 0 and
         1 counts 0.5, however rare the 1. Binary data are never divided.
+    centre : bool or "auto"
+        Whether a constant is subtracted from columns of large mean and small spread, such as years and
+        dates, before they are multiplied: otherwise a product with such a column is almost a multiple
+        of its other factors. It is done for columns of dense data whose mean is more than 16 times their
+        standard deviation; descriptions show the constants, such as ``x0 * (x3 - 2000)``, and the
+        model keeps them. False: columns are multiplied as they are.
 
     Examples
     --------
@@ -102,12 +121,17 @@ class Products(Generator):
     name = "products"
 
     def __init__(
-        self, degree: int = 2, binary: bool = False, scale: bool | str | None = None
+        self,
+        degree: int = 2,
+        binary: bool = False,
+        scale: bool | str | None = None,
+        centre: bool | str | None = None,
     ) -> None:
         self.degree = whole("products: degree", degree, 1)
         self.binary = flag("products: binary", binary)
-        # without a value the text of the family is the one of version 0.1, whose jobs can be resumed
-        self.scale = None if scale in (None, "auto") else _flag_or_auto(scale)
+        # without values the text of the family is the one of version 0.1, whose jobs can be resumed
+        self.scale = _flag_or_auto("scale", scale)
+        self.centre = _flag_or_auto("centre", centre) and None
         if self.binary and self.scale:
             raise InputError(
                 "products: scale and binary were both given; expected one of them, since columns of 0 "
@@ -125,24 +149,34 @@ class Products(Generator):
         if self.stored is not None and self.stored.kind == "b":
             self.binary = True
         self.n_features = self._count()
-        vars(self).pop("scales_", None)
-        if self.kept is not None and "scales_" in self.kept:
-            self.scales_ = self.kept["scales_"]
-            self.check_restored(self.columns_)
+        for name in UNITS:
+            vars(self).pop(name, None)
+            if self.kept is not None and name in self.kept:
+                setattr(self, name, self.kept[name])
+        self.check_restored(self.columns_)
 
     @property
     def measured_rows(self) -> int:
-        asks = self.kept is None and self.scale is not False and not self.binary
-        return MEASURED_ROWS if asks else 0
+        asks = self.scale is not False or self.centre is not False
+        return MEASURED_ROWS if asks and self.kept is None and not self.binary else 0
 
     def measure(self, sample: Any) -> None:
-        found = measured(sample, only_uneven=self.scale is None)
-        if found is not None:
-            self.scales_ = found
+        if self.scale is not False:
+            found = measured(sample, only_uneven=self.scale is None)
+            if found is not None:
+                self.scales_ = found
+        if self.centre is not False and not isinstance(sample, SparseColumns):
+            centres = centres_of(sample)
+            if centres.any():
+                self.shifts_ = centres
 
     @property
     def divisors(self) -> Floats | None:
         return vars(self).get("scales_")
+
+    @property
+    def shifts(self) -> Floats | None:
+        return vars(self).get("shifts_")
 
     @property
     def warns_of_scales(self) -> bool:  # type: ignore[override]
@@ -162,10 +196,14 @@ class Products(Generator):
                 f"products: expected the products of {width} columns, got {shown(self.n_features)} of "
                 f"{shown(self.columns_)}"
             )
-        if "scales_" in vars(self) and (self.binary or not are_divisors(self.scales_, width)):
-            raise InputError(
-                f"products: expected scales_ of {width} numbers above 0, got {shown(self.scales_)}"
-            )
+        for name, found, least, words in (
+            ("scales_", self.divisors, 0.0, "numbers above 0"),
+            ("shifts_", self.shifts, -np.inf, "numbers"),
+        ):
+            if found is not None and (self.binary or not are_numbers(found, (width,), least)):
+                raise InputError(
+                    f"products: expected {name} of {width} {words}, got {shown(found)}"
+                )
 
     def _count(self) -> int:
         m, degree = self.columns_, self.degree
@@ -195,14 +233,18 @@ class Products(Generator):
         for column, power in zip(
             *np.unique(columns[columns >= 0], return_counts=True), strict=True
         ):
-            word = f"x{column}" if names is None else names[column]
+            word = self._word(column, f"x{column}" if names is None else names[column])
             words.append(word + (f"^{power}" if power > 1 else ""))
         return " * ".join(words)
 
+    def _word(self, column: int, name: str) -> str:
+        """The text of a factor: the name of its column, and what is subtracted from it."""
+        shift = 0.0 if self.shifts is None else float(self.shifts[column])
+        return f"({less(name, shift)})" if shift else name
+
     def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
-        words = {word.strip() for text in texts for word in text.split(" * ")}
-        words |= {word.rpartition("^")[0] for word in words}
-        found = columns_named(words, self.columns_, names)
+        named = columns_named(_names_in(texts), self.columns_, names)
+        found = {self._word(column, name): column for name, column in named.items()}
         parts = [_factors(text, found) for text in texts]
         tuples = np.full((len(texts), self.degree), -1, np.int64)
         known = np.zeros(len(texts), bool)

@@ -23,7 +23,7 @@ class ProductRows(BufferedView):
     def __init__(self, generator: Products) -> None:
         super().__init__(generator.n_features)
         self._columns = MatrixView(generator.columns_)
-        self._divisors = generator.divisors
+        self._divisors, self._shifts = generator.divisors, generator.shifts
         self._first = generator.numbering.first[: generator.degree + 1]
         self._repeats = generator.numbering.repeats
 
@@ -32,7 +32,8 @@ class ProductRows(BufferedView):
 
     def room(self, raw: Any) -> Ids:
         dense = isinstance(raw, np.ndarray)
-        k = np.count_nonzero(raw, axis=1) if dense else self._columns.room(raw)
+        given = raw if self._shifts is None or not dense else raw != self._shifts
+        k = np.count_nonzero(given, axis=1) if dense else self._columns.room(raw)
         more = 1 if self._repeats else 0
         total = k.copy()
         for degree in range(2, len(self._first)):
@@ -43,6 +44,8 @@ class ProductRows(BufferedView):
         return np.asarray(total, np.int64)
 
     def write(self, raw: Any, rows: Ids, out: RowChunk) -> None:
+        if self._shifts is not None and isinstance(raw, np.ndarray):
+            raw, rows = raw[rows] - self._shifts, np.arange(len(rows))
         found = self._columns.listed(raw, rows)
         values = found.values
         if self._divisors is not None:

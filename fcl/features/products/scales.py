@@ -49,13 +49,3 @@ def measured(sample: Any, only_uneven: bool) -> Floats | None:
     divisors = np.ones(n_columns)
     divisors[columns] = np.where(varies, found, np.where(sizes > 0.0, sizes, 1.0))
     return divisors
-
-
-def are_divisors(value: object, width: int) -> bool:
-    """Whether a value, which may come from a file, holds a divisor for each column."""
-    return (
-        isinstance(value, np.ndarray)
-        and value.shape == (width,)
-        and value.dtype == np.float64
-        and bool((np.isfinite(value) & (value > 0.0)).all())
-    )
