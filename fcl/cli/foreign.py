@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,24 @@ import click
 from fcl.cli.common import messages
 from fcl.errors import InputError
 from fcl.options.convert import FILE_OPTIONS, READING
+from fcl.options.option import REPORT
 from fcl.store import is_remote, kind_of, local_neighbour, locate
 from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.convert.run import Progress
+    from fcl.model.predictor import Predictor
 
 #: Options that name arrays of DATA, with their defaults; of a file they name columns.
 _ARRAYS = {"x": "X", "y": "y", "weights": None, "covariates": None}
 #: Formats whose target is a column, by default y.
 _WITH_TARGET = ("table", "parquet", "sequences")
+#: The options of ``fcl report`` for files that it converts; its groups name an array or a column.
+_OPTIONS_OF_REPORT = tuple(
+    option.name
+    for option in READING.values()
+    if REPORT in option.commands and option.group not in ("running", "output")
+)
 #: Options of formats whose columns another file decides.
 _OF_COLUMNS = ("x", "names", "columns")
 
@@ -69,11 +77,7 @@ def native_rows(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[st
     format = foreign_format(options["data"], options)
     valid_format = foreign_format(options["valid"], options)
     if format is None and valid_format is None:
-        for name in sorted(given.keys() & set(FILE_OPTIONS)):
-            raise InputError(
-                f"{READING[name].spelled} is an option for tables and other files, but {options['data']} "
-                "is read as it is; leave it out"
-            )
+        _refuse_file_options(given.keys() & set(FILE_OPTIONS), options["data"])
         return rows
     if options["out"] is None:
         raise click.UsageError("--out is missing: the model, beside which the rows are kept")
@@ -93,6 +97,58 @@ def native_rows(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[st
             named |= dict.fromkeys(_OF_COLUMNS) | {"like": rows["data"]}
         rows["valid"] = _convert([options["valid"]], ".valid.zarr", named, options)
     return rows
+
+
+def rows_of_report(
+    path: str, model: Predictor, options: Mapping[str, Any], given: Set[str]
+) -> dict[str, Any]:
+    """The options of ``fcl report``, as they are for rows in a format of fcl.
+
+    DATA in another format is converted beside the page, with the columns of the model; the rows that a
+    training converted beside the model are used again.
+    """
+    data, names = options["data"], _OPTIONS_OF_REPORT
+    format = foreign_format(data, options)
+    if format is None:
+        _refuse_file_options(given & {*names, "memory"}, data)
+        return dict(options)
+    named = _reading(format, options, given, names)
+    if options["groups"] is not None:
+        named["groups"] = options["groups"]
+    inputs = [data, *filter(None, [named.pop("negatives", None)])]
+    rows = {**options, "x": "X", "y": "y", "data": _kept_by_training(path, inputs, named)}
+    if rows["data"] is None:
+        from fcl.convert.reference import Reference
+
+        kept = local_neighbour(path, ".data.zarr")
+        like = kept if kind_of(locate(kept)) else None
+        columns = Reference.of_model(model, like, "fcl convert with --like TRAIN.zarr")
+        named |= {"columns_of": path, "model": columns, "like": like}
+        rows["data"] = _convert(inputs, ".data.zarr", named, options)
+    if options["weights"] is not None:
+        rows["weights"] = "weights"
+    if options["groups"] is not None:
+        rows["groups"] = "obs/group"
+    return rows
+
+
+def _kept_by_training(path: str, inputs: Sequence[str], named: Mapping[str, Any]) -> str | None:
+    """The rows of the training of a model, if these files were converted to them."""
+    from fcl.convert.cache import is_conversion_of
+
+    kept = local_neighbour(path, ".data.zarr")
+    if not is_conversion_of(kept, inputs, **named):
+        return None
+    messages.note(f"{' and '.join(inputs)}: {kept} has its rows, which were converted before")
+    return kept
+
+
+def _refuse_file_options(names: Iterable[str], data: str) -> None:
+    for name in sorted(names):
+        raise InputError(
+            f"{READING[name].spelled} is an option for tables and other files, but {data} is read as it "
+            "is; leave it out"
+        )
 
 
 def _converted_data(
@@ -132,9 +188,14 @@ def _refuse_sequences(path: str) -> None:
         )
 
 
-def _reading(format: str, options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+def _reading(
+    format: str,
+    options: Mapping[str, Any],
+    given: Collection[str],
+    names: Iterable[str] = FILE_OPTIONS,
+) -> dict[str, Any]:
     """The options of ``fcl convert`` that a command was given."""
-    named = {name: options[name] for name in FILE_OPTIONS}
+    named = {name: options.get(name) for name in names}
     named = {name: value for name, value in named.items() if not (value is None or value is False)}
     for name, usual in _ARRAYS.items():
         if name in given or options.get(name, usual) != usual:

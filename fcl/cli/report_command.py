@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,11 +33,14 @@ MOST_NAMES = 1 << 28
 
 @click.command("fcl-report", cls=TableCommand, epilog=EPILOG)
 @click.argument("model", type=FILE)
-def command(model: str, out: str, **options: Any) -> int:
+@click.pass_context
+def command(ctx: click.Context, /, model: str, out: str, **options: Any) -> int:
     """Report on the file MODEL: certificate, convergence, scores, features and effects.
 
     The page is one file, which opens without a network. Rows are streamed. The same model and data give
-    the same page, byte for byte.
+    the same page, byte for byte. DATA is a Zarr group, HDF5 or npy; or a file that fcl convert reads,
+    with its options: its rows are converted to OUT.data.zarr, unless a training has converted them
+    beside MODEL, and used again while the file, the options and the model are the same.
     """
     from fcl.report.export import write_files
     from fcl.report.extras import check_extras
@@ -55,7 +58,12 @@ def command(model: str, out: str, **options: Any) -> int:
             _check_folder(option, folder, overwrite)
     if options["data"] is not None:
         messages.note(f"reading {model} and {options['data']}")
-    report = _report(model, options)
+    given = {
+        name
+        for name in options
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+    }
+    report = _report(model, {**options, "out": out}, given)
     for folder, files in (
         (options["save_plots"], report.plots),
         (options["save_data"], report.data),
@@ -81,7 +89,9 @@ def _check_folder(option: str, folder: str, overwrite: bool) -> None:
         raise InputError(f"{option} {folder}: expected a folder, or a new name in a folder")
 
 
-def _report(model: str, options: Mapping[str, Any]) -> Report:
+def _report(model: str, options: Mapping[str, Any], given: Set[str] | None = None) -> Report:
+    """The report; ``given`` : options from the command line, if DATA may be a file to convert."""
+    from fcl.cli.foreign import rows_of_report
     from fcl.cli.opening import open_rows
     from fcl.model import load_model
     from fcl.report.make import make_report
@@ -93,8 +103,11 @@ def _report(model: str, options: Mapping[str, Any]) -> Report:
             if options[name] is not None:
                 raise click.UsageError(f"--{name} names an array of --data, which is missing")
         return make_report(model, names=names, **shown)
+    trained = load_model(model, options["imports"])
+    if given is not None:
+        options = rows_of_report(model, trained, options, given)
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
-    arrays["covariates"] = load_model(model, options["imports"]).covariate_names or None
+    arrays["covariates"] = trained.covariate_names or None
     data = open_rows(options["data"], **arrays)
     groups = _groups(options)
     return make_report(model, data, groups=groups, names=names, **shown)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fcl.convert.contract import ConvertSource
 from fcl.convert.files import file_state
+from fcl.convert.reference import Reference
 from fcl.convert.run import Progress, Summary, convert
 from fcl.errors import InputError
 from fcl.files.same_job import JobFacts, differences
@@ -24,37 +25,28 @@ def convert_cached(
     *,
     memory: int | str,
     progress: Progress | None = None,
+    columns_of: str | None = None,
+    model: Reference | None = None,
     **options: Any,
 ) -> tuple[Summary | None, list[str]]:
     """Convert files as :func:`convert` does, unless their conversion is there already.
 
-    Returns the summary, or None for a conversion of an earlier call; and what has changed since then, in
-    words, if it was made again.
+    columns_of : the model file of the columns `model`.
 
-    Raises
-    ------
-    InputError
-        As from :func:`convert`; or `out` is something else than a conversion of an earlier call.
+    Returns the summary, or None for a conversion of an earlier call; and what has changed since then, in
+    words, if it was made again. InputError if `out` is something else than a conversion.
     """
-    facts = {
-        **dict.fromkeys(READING),
-        **{name: value for name, value in options.items() if value is not False},
-        "version": __version__,
-        "files": [os.path.abspath(path) for path in inputs],
-    }
-    like = options.get("like")
+    facts = _facts(inputs, options, columns_of)
     saved, changed = _saved(out), []
     if saved is not None:
-        files = {path: _state(path) for path in saved["read"]}
-        before = JobFacts({**saved["options"], **saved["read"]})
-        changed = differences(before, JobFacts({**facts, **files}))
+        changed = _changes(saved, facts)
         if not changed:
             return None, []
 
     def attributes(source: ConvertSource) -> dict[str, Any]:
         read = {str(file.path.absolute()): file.state for file in source.inputs}
-        if like is not None:
-            read[os.path.abspath(like)] = _state(like)
+        for path in filter(None, (options.get("like"), columns_of)):
+            read[os.path.abspath(path)] = _state(path)
         return {ATTRIBUTE: {"options": facts, "read": read}}
 
     summary = convert(
@@ -64,9 +56,37 @@ def convert_cached(
         overwrite=saved is not None,
         progress=progress,
         attributes=attributes,
+        model=model,
         **options,
     )
     return summary, changed
+
+
+def is_conversion_of(out: str, inputs: Sequence[str], **options: Any) -> bool:
+    """Whether :func:`convert_cached` converted files as they are now, with these options."""
+    try:
+        saved = _saved(out)
+    except InputError:
+        return False
+    return saved is not None and not _changes(saved, _facts(inputs, options, None))
+
+
+def _facts(inputs: Sequence[str], options: Mapping[str, Any], model: str | None) -> dict[str, Any]:
+    """What must be the same for a conversion to be used again, beside the files."""
+    return {
+        **dict.fromkeys(READING),
+        **{name: value for name, value in options.items() if value is not False},
+        "version": __version__,
+        "files": [os.path.abspath(path) for path in inputs],
+        "model": None if model is None else os.path.abspath(model),
+    }
+
+
+def _changes(saved: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+    """What differs between a kept conversion and another one, in words."""
+    files = {path: _state(path) for path in saved["read"]}
+    before = JobFacts({**saved["options"], **saved["read"]})
+    return differences(before, JobFacts({**facts, **files}))
 
 
 def _saved(out: str) -> Mapping[str, Any] | None:

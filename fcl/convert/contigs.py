@@ -63,9 +63,6 @@ class ContigNames:
         """Number of the contig; -1 for a name that is skipped.
 
         where : of the name, for messages.
-
-        Raises InputError: the genome lacks the name, and names are not skipped or another prefix would
-            match.
         """
         if name not in self._numbers:
             renamed = self._renaming.apply(name)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fcl.convert.files import InputFile
 from fcl.data.columns import VARIANT_COLUMNS, ColumnRecord, KnownVariants, Variant
 from fcl.data.sparse import SparseRows
-from fcl.errors import BudgetError
+from fcl.errors import BudgetError, InputError
 from fcl.units import format_bytes
 
 #: What Python takes for a short text that a list and a dictionary hold, beside its letters.
@@ -167,6 +167,19 @@ class ConvertSource(ABC):
     @abstractmethod
     def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         """Iterate once over the kept rows, in the order of the input; blocks may be empty."""
+
+    def drop(self, why: str, which: np.ndarray) -> None:
+        """Count dropped records, of which a mask says which."""
+        if which.any():
+            self.dropped[why] += int(which.sum())
+
+    def nothing_left(self, what: str, done: str) -> InputError:
+        """The error if no record is left; what : record or site; done : "is left", or what else fails."""
+        names = ", ".join(file.name for file in self.inputs)
+        if not self.rows_in:
+            return InputError(f"{names}: expected at least one {what}, found none")
+        reasons = "; ".join(f"{count:,} {why}" for why, count in self.dropped.most_common())
+        return InputError(f"{names}: none of {self.rows_in:,} records {done}: {reasons}")
 
     def attributes(self) -> dict[str, Any]:
         """Facts for the attributes of the output, which JSON can hold; asked for at the end."""

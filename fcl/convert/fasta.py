@@ -81,10 +81,7 @@ class _Batch:
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
-    """Open one FASTA file, or two whose labels are 1 and -1.
-
-    Raises InputError: the options do not fit each other, or there are more than two files.
-    """
+    """Open one FASTA file, or two whose labels are 1 and -1."""
     if len(inputs) > 2 and options.label is None:
         raise InputError(
             "expected one FASTA file, or one of positive and one of negative sequences, got "
@@ -127,7 +124,7 @@ class _FastaSource(ConvertSource):
     def _rows(self, batch: _Batch, file_number: int, budget: Budget) -> Iterator[ConvertedRows]:
         records = np.arange(self.rows_in, self.rows_in + len(batch))
         self.rows_in += len(batch)
-        keep = self._trimmer.keep(batch.lengths, self.dropped, batch.where)
+        keep = self._trimmer.keep(batch.lengths, self.drop, batch.where)
         names = batch.names()
         places = {
             lookup: self._places(lookup, batch, names, keep)
@@ -146,17 +143,15 @@ class _FastaSource(ConvertSource):
             obs["group"] = columns["--groups"]
         rows = ConvertedRows(batch.codes, records[kept], columns.get("--label"), None, obs)
         cut = self._trimmer.cutter(batch.codes, batch.starts[kept], batch.lengths[kept])
-        return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)
+        return self._filter.blocks(rows, self._trimmer.width, cut, self.drop, budget)
 
     def _places(
         self, lookup: _Lookup, batch: _Batch, names: list[str], keep: np.ndarray
     ) -> np.ndarray:
         """Where the values of records are; records without one are taken out of ``keep``."""
         places = lookup.find(batch, names)
-        missing = keep & (places < 0)
-        if missing.any():
-            self.dropped[f"without a {lookup.what} in {lookup.source}"] += int(missing.sum())
-            keep &= ~missing
+        self.drop(f"without a {lookup.what} in {lookup.source}", keep & (places < 0))
+        keep &= places >= 0
         return places
 
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fcl.checks import file_kind
+from fcl.checks import file_kind, shown
 from fcl.errors import InputError
 from fcl.memory.allowance import allow
 from fcl.parallel import POLL
@@ -42,8 +42,6 @@ class InputFile:
 
     name : for messages.
     state : size and time in words; empty for standard input and pipes.
-
-    Raises InputError: there is no such file, it cannot be read, or fcl does not know its compression.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -122,10 +120,7 @@ class InputFile:
             )
 
     def read_text(self) -> str:
-        """All of a small file as text.
-
-        Raises InputError if it is not UTF-8, has a NUL byte, or needs more memory than the budget.
-        """
+        """All of a small file as text."""
         self.check_encoding()
         pieces: list[bytes] = []
         size = 0
@@ -137,14 +132,7 @@ class InputFile:
         if b"\0" in content:
             line = content.count(b"\n", 0, content.index(b"\0")) + 1
             raise InputError(f"{self.name}: line {line}: expected text in UTF-8, got a NUL byte")
-        try:
-            return content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise InputError(
-                f"{self.name}: line {line} is not UTF-8 text; expected plain text, maybe compressed "
-                "with gzip or bzip2"
-            ) from None
+        return decoded(self.name, content)
 
     def describe(self) -> dict[str, Any]:
         """Name, size and SHA-256 (hex) of the stored bytes, which are read to their end."""
@@ -188,6 +176,26 @@ class InputFile:
             if error.errno is None:  # bz2 raises it for damaged data
                 raise InputError(f"{self.name} cannot be decompressed: {error}") from error
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from error
+
+
+def decoded(name: str, content: bytes, first: int = 1) -> str:
+    """Lines of the file `name` as text, of which the first has this number."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = first + content.count(b"\n", 0, error.start)
+        raise InputError(
+            f"{name}: line {line} is not UTF-8 text; convert the file, such as from Latin-1: iconv -f "
+            "latin1 -t utf-8"
+        ) from None
+
+
+def named_twice(file: str, what: str, name: str, first: int, second: int) -> InputError:
+    """The error of a name in two lines of a file."""
+    return InputError(
+        f"{file}: the {what} {shown(name)} is in the lines {first} and {second}; expected each {what} "
+        "once"
+    )
 
 
 def file_state(found: os.stat_result) -> str:

@@ -9,9 +9,8 @@ from typing import IO
 
 import numpy as np
 
-from fcl.checks import shown
 from fcl.convert.contract import TEXT_BYTES, Budget
-from fcl.convert.files import InputFile
+from fcl.convert.files import InputFile, named_twice
 from fcl.convert.letters import Codes, reverse_complement
 from fcl.convert.records import pieces
 from fcl.data.sequences import UNKNOWN
@@ -48,8 +47,6 @@ class Genome:
 
     names : name of a contig -> its number.
     lengths : int64 (contigs,)
-
-    Raises InputError: the file is not a FASTA file, or two contigs have the same name.
     """
 
     def __init__(self, file: InputFile, budget: Budget) -> None:
@@ -82,10 +79,7 @@ class Genome:
             for header, line in zip(piece.headers, piece.lines().tolist(), strict=True):
                 name = (header.split() or [b""])[0].decode("utf-8", "replace")
                 if name in self.names:
-                    raise InputError(
-                        f"{file.name}: the contig {shown(name)} is in the lines "
-                        f"{lines[self.names[name]]} and {line}; expected each name once"
-                    )
+                    raise named_twice(file.name, "contig", name, lines[self.names[name]], line)
                 self.names[name] = len(lines)
                 lines.append(line)
             budget.check(

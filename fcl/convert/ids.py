@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fcl.checks import shown
 from fcl.convert.contract import TEXT_BYTES, Budget
-from fcl.convert.files import InputFile
+from fcl.convert.files import InputFile, named_twice
 from fcl.convert.reference import Reference
 from fcl.errors import InputError
 from fcl.units import counted
@@ -92,10 +91,7 @@ def _read_names(file: InputFile, budget: Budget) -> list[str]:
         if not name.strip():
             raise InputError(f"{file.name}: line {number}: expected the name of a column, got none")
         if name in lines:
-            raise InputError(
-                f"{file.name}: line {number}: the name {shown(name)} is in line {lines[name]}, too; "
-                "expected a different name for each column"
-            )
+            raise named_twice(file.name, "name", name, lines[name], number)
         lines[name] = number
     if not names:
         raise InputError(f"{file.name}: expected the name of a column in each line, found no line")

@@ -97,10 +97,7 @@ class Shape:
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
-    """Open intervals and their genome; a second file, or ``negatives``, has the label -1.
-
-    Raises InputError: there is no genome, or the options do not fit each other.
-    """
+    """Open intervals and their genome; a second file, or ``negatives``, has the label -1."""
     if options.genome is None:
         raise InputError(
             f"{inputs[0].name}: intervals need --genome FILE, the FASTA file that has their sequences"
@@ -181,7 +178,7 @@ class _IntervalSource(ConvertSource):
             some = chosen.select(part)
             return genome.cut(some, length), genome.filled(some, length)
 
-        return self._filter.blocks(rows, length, cut, self.dropped, budget)
+        return self._filter.blocks(rows, length, cut, self.drop, budget)
 
     def _shape_of(self, sites: Intervals, file_number: int) -> Shape:
         """The shape for the lines of a file; negatives without a column of summits use the center."""
@@ -250,10 +247,10 @@ class _IntervalSource(ConvertSource):
     def _kept(self, sites: Intervals, windows: Windows, genome: Genome, shape: Shape) -> np.ndarray:
         """Numbers of the windows that become rows; the others are counted, or refused."""
         keep = windows.contig >= 0
-        self._drop(LACKING, ~keep)
+        self.drop(LACKING, ~keep)
         if shape.anchor == "summit":
             has_summit = self._summits(sites, shape) >= 0
-            self._drop("without a summit", keep & ~has_summit)
+            self.drop("without a summit", keep & ~has_summit)
             keep &= has_summit
         if self._options.edges != "pad":
             assert self._length is not None
@@ -265,13 +262,9 @@ class _IntervalSource(ConvertSource):
                     f"{windows.first[at]:,} on leaves its contig, which has "
                     f"{genome.lengths[windows.contig[at]]:,}; give --edges drop or pad"
                 )
-            self._drop("beyond the end of a contig", outside)
+            self.drop("beyond the end of a contig", outside)
             keep &= ~outside
         return np.flatnonzero(keep)
-
-    def _drop(self, why: str, which: np.ndarray) -> None:
-        if which.any():
-            self.dropped[why] += int(which.sum())
 
     def _y(self, sites: Intervals, keep: np.ndarray, file_number: int) -> Column | None:
         if self._options.label is not None:

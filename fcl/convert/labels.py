@@ -16,7 +16,7 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.cells import fields_of, find_column
 from fcl.convert.contract import TEXT_BYTES, Budget, Categorical, Column
-from fcl.convert.files import InputFile
+from fcl.convert.files import InputFile, named_twice
 from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
 from fcl.numerals import read_number
@@ -235,10 +235,7 @@ class NameTable:
             if cells[0] in rows:
                 lines = itertools.islice(_lines(content), int(has_header), None)
                 first = next(i for i, each in lines if fields_of(each)[0] == cells[0])
-                raise InputError(
-                    f"{file.name}: the name {shown(cells[0])} is in the lines {first} and {number}; "
-                    "expected each name once"
-                )
+                raise named_twice(file.name, "name", cells[0], first, number)
             rows[cells[0]] = len(values)
             values.append(sys.intern(cells[at]))
         return rows, values

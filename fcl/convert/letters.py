@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -12,10 +11,11 @@ import numpy.typing as npt
 from fcl.convert.contract import Budget, Categorical, Column, ConvertedRows
 from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
 from fcl.errors import InputError
-from fcl.types import Ints
+from fcl.types import Ints, Mask
 from fcl.units import counted
 
 Codes = npt.NDArray[np.uint8]
+Drop = Callable[[str, Mask], None]  #: :meth:`ConvertSource.drop`
 
 #: The budget of a source must hold so many copies of a row.
 _ROW_COPIES = 8
@@ -98,12 +98,10 @@ class Trimmer:
             raise InputError("--anchor summit is for narrowPeak; expected center, start or end")
         self.width = self.length or 0
 
-    def keep(
-        self, lengths: Ints, dropped: Counter[str], where: Callable[[int], str]
-    ) -> npt.NDArray[np.bool_]:
+    def keep(self, lengths: Ints, drop: Drop, where: Callable[[int], str]) -> Mask:
         """Which sequences make rows; those that do not are counted, or refused without ``length``."""
         filled = lengths > 0
-        _count(dropped, "without letters", ~filled)
+        drop("without letters", ~filled)
         if self.length is None and filled.any():
             self.width = self.width or int(lengths[filled.argmax()])
             other = filled & (lengths != self.width)
@@ -117,7 +115,7 @@ class Trimmer:
         if self.length is None or self.pad:
             return filled
         short = filled & (lengths < self.length)
-        _count(dropped, f"shorter than {counted(self.length, 'letter')}", short)
+        drop(f"shorter than {counted(self.length, 'letter')}", short)
         return filled & ~short
 
     def cutter(
@@ -129,11 +127,6 @@ class Trimmer:
             cut.rows(codes, starts[part], lengths[part]),
             np.maximum(0, cut.length - lengths[part]),
         )
-
-
-def _count(dropped: Counter[str], why: str, which: npt.NDArray[np.bool_]) -> None:
-    if which.any():
-        dropped[why] += int(which.sum())
 
 
 @dataclass(frozen=True)
@@ -153,7 +146,7 @@ class Filter:
         rows: ConvertedRows,
         width: int,
         cut: Callable[[slice], tuple[Codes, Ints]],
-        dropped: Counter[str],
+        drop: Drop,
         budget: Budget,
     ) -> Iterator[ConvertedRows]:
         """Cut rows of `width` letters in parts that fit the budget, and apply the filter to them.
@@ -171,9 +164,9 @@ class Filter:
         for first in range(0, len(rows), step):
             part = slice(first, first + step)
             x, filled = cut(part)
-            yield self.apply(take(rows, part, x), dropped, filled)
+            yield self.apply(take(rows, part, x), drop, filled)
 
-    def apply(self, rows: ConvertedRows, dropped: Counter[str], filled: Ints) -> ConvertedRows:
+    def apply(self, rows: ConvertedRows, drop: Drop, filled: Ints) -> ConvertedRows:
         """Drop rows, count them, and add reverse complements.
 
         filled : letters of each row that padding added, int64 (m,). They say nothing about the quality of
@@ -184,7 +177,7 @@ class Filter:
             letters = x.shape[1] - filled
             unknown = np.count_nonzero(x == UNKNOWN, axis=1) - filled
             keep = (unknown <= self.max_unknown * letters) & (letters > 0)
-            _count(dropped, f"with a share of unknown letters above {self.max_unknown:.4g}", ~keep)
+            drop(f"with a share of unknown letters above {self.max_unknown:.4g}", ~keep)
             rows = take(rows, np.flatnonzero(keep)) if not keep.all() else rows
         return self._both(rows) if self.both_strands else rows
 

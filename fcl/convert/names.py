@@ -24,12 +24,16 @@ class RowNames:
         names = rows.obs.get("name")
         if not isinstance(names, np.ndarray) or len(self._seen) >= self._most:
             return
-        for name in names[np.diff(rows.source_row, prepend=-1) != 0].tolist():
-            key = hash(name)
-            if key in self._seen and name not in ("", "."):
-                self._first = self._first if self._n_repeated else name
-                self._n_repeated += 1
-            self._seen.add(key)
+        found = names[np.diff(rows.source_row, prepend=-1) != 0].tolist()
+        keys = list(map(hash, found))
+        different = set(keys)
+        if len(different) < len(keys) or not self._seen.isdisjoint(different):
+            for name, key in zip(found, keys, strict=True):
+                if key in self._seen and name not in ("", "."):
+                    self._first = self._first if self._n_repeated else name
+                    self._n_repeated += 1
+                self._seen.add(key)
+        self._seen |= different
 
     def notes(self) -> list[str]:
         """A line about repeated names, if there are any."""

@@ -18,6 +18,7 @@ block of rows on that has the first value which float32 rounds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,13 @@ _PART = 4
 #: Bytes of what is kept of a column, and of a different value, including copies while they are sorted.
 _COLUMN_BYTES, _CELL_BYTES = 48, 96
 _EVERY = np.uint32(0xFFFFFFFF)
+#: From here on, float64 does not hold all whole numbers.
+FIRST_INEXACT = 1 << 53
+
+
+def is_rounded_integer(text: str) -> bool:
+    """Whether a text is an integer that float64 changes; numbers such as 1e20 are not integers."""
+    return re.fullmatch("[-+]?[0-9]{16,}", text) is not None and int(float(text)) != int(text)
 
 
 def any_inexact_in_float32(values: np.ndarray) -> bool:
@@ -321,8 +329,6 @@ def stored_type(
     precision : to which all values were added. If ``needs_survey`` is false, no values are needed.
     names : the name of a column of ``precision``.
     is_sparse : whether rows without a value have a 0.
-
-    Raises InputError: the user asks for float32, which cannot hold a value.
     """
 
     def column(at: int) -> str:

@@ -44,9 +44,6 @@ def pieces(file: InputFile, slice_bytes: int) -> Iterator[RecordPiece]:
     """Read a FASTA file in slices.
 
     Letters may be in either case; blanks and empty lines between them are skipped.
-
-    Raises InputError: the file has no record, or text before the first one, or something that is not a
-        nucleotide.
     """
     # the number of the line that text[0] belongs to, which may be the end of a line carried over
     line, carry, found = 0, b"\n", False

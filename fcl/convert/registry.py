@@ -10,16 +10,19 @@ It is imported when it is needed, so that its libraries are, too.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from fcl.checks import shown
+from fcl.checks import file_kind, shown
 from fcl.convert.cells import is_sequence_table
 from fcl.convert.contract import Budget, ConvertSource
 from fcl.convert.files import InputFile
 from fcl.data.foreign import find_format
+from fcl.data.open import FORMATS
 from fcl.errors import InputError
 from fcl.options.convert import READING
 
@@ -66,6 +69,23 @@ def _format_of(file: InputFile, options: dict[str, Any]) -> str:
     )
 
 
+def refuse_native(path: str) -> None:
+    """Raise InputError if fcl reads a file or folder as it is: Zarr, HDF5 (also h5ad), npy."""
+    try:
+        kind, head = file_kind(path), b""  # a pipe, which can be read only once, has no kind
+        if kind == "file":
+            with open(path, "rb") as file:
+                head = file.read(16)
+    except (OSError, InputError):  # reported when the file is opened
+        return
+    if kind and any(recognise(Path(path), head) for recognise, _ in FORMATS):
+        more = " --x X --y obs/LABEL" if path.endswith(".h5ad") else ""
+        raise InputError(
+            f"{path}: fcl train reads this format as it is, without conversion: fcl train "
+            f"{shlex.quote(path)}{more} --features columns --C 0.1 --out model.fcl"
+        )
+
+
 def open_source(
     inputs: Sequence[InputFile], format: str, options: dict[str, Any], budget: Budget
 ) -> ConvertSource:
@@ -73,8 +93,6 @@ def open_source(
 
     format : a key of ``READERS``.
     options : the options that the user gave, by name.
-
-    Raises InputError: the format does not take one of the options; or as the reader says.
     """
     if format not in READERS:
         raise InputError(f"--format: expected one of {', '.join(READERS)}, got {shown(format)}")

@@ -71,26 +71,32 @@ class ByteStream(io.RawIOBase):
 _LONGEST = 8
 
 
-def complete_lines(file: InputFile, size: int) -> Iterator[tuple[int, bytes]]:
+def complete_lines(
+    file: InputFile,
+    size: int,
+    most: int | None = None,
+    advice: str = "raise --memory, or check whether the lines end with a newline",
+) -> Iterator[tuple[int, bytes]]:
     """Iterate over slices of complete lines, each with the number of its first line, from 1.
 
-    Raises InputError: a line is much longer than ``size``.
+    most : bytes that a line may have about; by default several times ``size``.
     """
     file.check_encoding()
-    first, waiting = 1, [b""]
+    most = _LONGEST * size if most is None else most
+    first, waiting, n_waiting = 1, [b""], 0
     for piece in file.slices(size):
         end = piece.rfind(b"\n") + 1
         if end:
             text = b"".join([*waiting, piece[:end]])
-            waiting = [piece[end:]]
+            waiting, n_waiting = [], 0
             yield first, text
             first += text.count(b"\n")
-            continue
-        waiting.append(piece)
-        if sum(map(len, waiting)) > _LONGEST * size:
+        waiting.append(piece[end:])
+        n_waiting += len(piece) - end
+        if n_waiting > most:
             raise InputError(
-                f"{file.name}: line {first} has more than {_LONGEST * size:,} bytes; raise "
-                "--memory, or check whether the lines end with a newline"
+                f"{file.name}: line {first}: expected lines of at most {most:,} bytes, got a longer one; "
+                f"{advice}"
             )
     if rest := b"".join(waiting):
         yield first, rest

@@ -16,9 +16,8 @@ from fcl.convert.arrays import StoreLayout
 from fcl.convert.contract import Budget, ConvertSource, OutputLayout
 from fcl.convert.files import STDIN, InputFile
 from fcl.convert.names import RowNames
-from fcl.convert.native import refuse_native
 from fcl.convert.reference import Reference
-from fcl.convert.registry import WITH_COLUMNS, format_of, open_source
+from fcl.convert.registry import WITH_COLUMNS, format_of, open_source, refuse_native
 from fcl.convert.writer import RowWriter
 from fcl.errors import InputError
 from fcl.files.atomic import atomic_folder, check_output
@@ -135,6 +134,7 @@ def convert(
     overwrite: bool = False,
     progress: Progress | None = None,
     attributes: Callable[[ConvertSource], dict[str, Any]] | None = None,
+    model: Reference | None = None,
     **options: Any,
 ) -> Summary:
     """Convert files of one format into a Zarr group for :func:`fcl.open_data`.
@@ -155,6 +155,8 @@ def convert(
         Called after each block.
     attributes : callable, optional
         Called with the source when all rows are written; returns further attributes of the group.
+    model : Reference, optional
+        The columns that a model reads, for rows that it is to score.
     **options
         Options of ``fcl convert``, with underscores; the format decides which it takes.
 
@@ -175,7 +177,9 @@ def convert(
     size = parse_size(memory, "memory")
     shares = _Shares.of(size, local_folder(target))
     with within(size):
-        return _converted(inputs, out, shares, format, overwrite, progress, attributes, options)
+        return _converted(
+            inputs, out, shares, format, overwrite, progress, attributes, model, options
+        )
 
 
 def _converted(
@@ -186,11 +190,12 @@ def _converted(
     overwrite: bool,
     progress: Progress | None,
     attributes: Callable[[ConvertSource], dict[str, Any]] | None,
+    model: Reference | None,
     options: dict[str, Any],
 ) -> Summary:
     """Convert within the shares of a budget."""
     since = time.perf_counter()
-    opened = open_inputs(inputs, format, options, shares.source)
+    opened = open_inputs(inputs, format, options, shares.source, model)
     kind, given, source = opened.format, opened.options, opened.source
     with (
         _named_output(out),
@@ -200,7 +205,7 @@ def _converted(
         names = RowNames(shares.source)
         _write(source, writer, names, shares.source, progress)
         if not writer.n_rows:
-            raise InputError(_nothing_left(source))
+            raise source.nothing_left("record", "is left")
         known = {"fcl": _attributes(source, kind, given, writer)}
         known |= attributes(source) if attributes is not None else {}
         writer.finish(source.layout, plain(known))
@@ -294,14 +299,6 @@ def _write(
             sizes = [file.size for file in source.inputs]
             total = None if None in sizes else sum(size or 0 for size in sizes)
             progress(sum(file.done for file in source.inputs), total, writer.n_rows)
-
-
-def _nothing_left(source: ConvertSource) -> str:
-    names = ", ".join(file.name for file in source.inputs)
-    if not source.rows_in:
-        return f"{names}: expected at least one record, found none"
-    reasons = "; ".join(f"{count:,} {why}" for why, count in source.dropped.most_common())
-    return f"{names}: none of {source.rows_in:,} records is left: {reasons}"
 
 
 def _attributes(

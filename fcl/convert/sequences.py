@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +13,8 @@ from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource, O
 from fcl.convert.files import HEAD_BYTES, InputFile
 from fcl.convert.labels import TextColumn, is_number
 from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
+from fcl.convert.rereading import complete_lines
+from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
 
 _SLICE_BYTES = 1 << 20
@@ -30,6 +31,7 @@ class Options:
     weights: str | None = None
     groups: str | None = None
     name: str | None = None
+    missing_target: str = "error"
     no_header: bool = False
     length: int | None = None
     anchor: str = "center"
@@ -115,6 +117,7 @@ class _TableSource(ConvertSource):
         [cells] = cells_of([first], self._delimiter)
         self._places = _Places.of(file, cells, options)
         self._trimmer = Trimmer(options.length, options.anchor, options.pad)
+        self._drops_targets = options.missing_target == "drop"
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._y, self._groups = TextColumn("--y"), TextColumn("--groups", is_number=False)
         self._weights = TextColumn("--weights", is_number=True, least=0)
@@ -133,18 +136,10 @@ class _TableSource(ConvertSource):
             yield from self._rows(lines, budget)
 
     def _lines(self, slice_bytes: int) -> Iterator[_Lines]:
-        carry, number, skip = b"", 1, int(self._places.has_header)
-        for data in itertools.chain(self._file.slices(slice_bytes), (b"\n",)):
-            text, end, carry = (carry + data).rpartition(b"\n")
-            if len(carry) > _MOST_LINE:
-                at = number + (text + end).count(b"\n")
-                raise InputError(
-                    f"{self._file.name}: line {at}: expected lines of at most {_MOST_LINE:,} bytes, got "
-                    "a longer one; write long sequences as FASTA"
-                )
-            if not end:
-                continue
-            found = text.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\r").split("\n")
+        skip, advice = int(self._places.has_header), "write long sequences as FASTA"
+        for number, text in complete_lines(self._file, slice_bytes, _MOST_LINE, advice):
+            content = text.removesuffix(b"\n").decode("utf-8", "replace").replace("\r\n", "\n")
+            found = content.rstrip("\r").split("\n")
             cells = cells_of(found, self._delimiter)
             if len(cells) != len(found):
                 raise InputError(
@@ -154,7 +149,6 @@ class _TableSource(ConvertSource):
             lines = _Lines(self._file, [number + i for i in kept], [cells[i] for i in kept])
             self._check(lines)
             yield lines
-            number += len(found)
 
     def _check(self, lines: _Lines) -> None:
         for row, cells in enumerate(lines.cells):
@@ -171,7 +165,8 @@ class _TableSource(ConvertSource):
         lengths = np.array([len(word) for word in words], np.int64)
         codes = np.frombuffer(b"".join(map(encode, words)), np.uint8)
         self._check_letters(lines, words, codes, lengths)
-        keep = np.flatnonzero(self._trimmer.keep(lengths, self.dropped, lines.where))
+        has_letters = self._trimmer.keep(lengths, self.drop, lines.where)
+        keep = np.flatnonzero(has_letters & self._has_target(lines, has_letters))
         starts = np.cumsum(lengths) - lengths
         y = self._column(self._y, "y", lines, keep)
         weights = self._column(self._weights, "weights", lines, keep)
@@ -183,7 +178,17 @@ class _TableSource(ConvertSource):
             obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
         rows = ConvertedRows(codes, records[keep], y, weights, obs)
         cut = self._trimmer.cutter(codes, starts[keep], lengths[keep])
-        return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)
+        return self._filter.blocks(rows, self._trimmer.width, cut, self.drop, budget)
+
+    def _has_target(self, lines: _Lines, kept: np.ndarray) -> np.ndarray:
+        """Which rows have a target; all, unless those without one are to be dropped."""
+        found = np.ones(len(lines.cells), bool)
+        if self._drops_targets and "y" in self._places.at:
+            found = np.array(
+                [text not in MISSING for text in lines.column(self._places.at["y"])], bool
+            )
+            self.drop("without a target", kept & ~found)
+        return found
 
     def _check_letters(
         self, lines: _Lines, words: list[bytes], codes: np.ndarray, lengths: np.ndarray

@@ -14,8 +14,14 @@ from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource, OutputLayout
 from fcl.convert.files import InputFile
 from fcl.convert.ids import IdColumns
-from fcl.convert.numbers import FIRST_INEXACT, is_rounded_integer
-from fcl.convert.precision import Precision, any_inexact_in_float32, needs_survey, stored_type
+from fcl.convert.precision import (
+    FIRST_INEXACT,
+    Precision,
+    any_inexact_in_float32,
+    is_rounded_integer,
+    needs_survey,
+    stored_type,
+)
 from fcl.convert.reference import Reference
 from fcl.convert.rereading import RereadableFile, complete_lines
 from fcl.data.sparse import SparseRows
@@ -42,10 +48,7 @@ class Options:
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
-    """Open svmlight files, whose rows follow each other.
-
-    Raises InputError: an input cannot be read.
-    """
+    """Open svmlight files, whose rows follow each other."""
     return _SvmlightSource(inputs, options, budget)
 
 

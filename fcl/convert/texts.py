@@ -36,7 +36,10 @@ class TextArray:
         self._n_rows = 0
 
     def append(self, values: np.ndarray) -> None:
-        """Append texts of ``StringDType``."""
+        """Append texts of any dtype of NumPy; bytes are read as UTF-8."""
+        if values.dtype.kind == "S":
+            values = np.char.decode(values, "utf-8", "replace")
+        values = values.astype(TEXT, copy=False)
         while len(values):
             here = values[: self._chunk - self._n_waiting]
             sizes = self._bytes + np.cumsum(np.strings.str_len(here) + _TEXT_BYTES)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fcl.convert.arrays import TEXT, Appended, ArrayStore, StoreLayout
+from fcl.convert.arrays import Appended, ArrayStore, StoreLayout
 from fcl.convert.contract import TEXT_BYTES, Categorical, Column, ConvertedRows, OutputLayout
 from fcl.convert.texts import TextArray, write_texts
 from fcl.data.sparse import SparseRows
@@ -147,23 +147,8 @@ def _open_column(store: ArrayStore, path: str, values: Column) -> _Part:
     if isinstance(values, Categorical):
         return _CategoricalColumn(store, path)
     if values.dtype.kind in "OSUT":
-        return _TextColumn(store, path)
+        return TextArray(store, path)
     return store.column(path, values.dtype)
-
-
-class _TextColumn:
-    """Text that rarely repeats."""
-
-    def __init__(self, store: ArrayStore, path: str) -> None:
-        self._array = TextArray(store, path)
-
-    def append(self, values: np.ndarray) -> None:
-        if values.dtype.kind == "S":
-            values = np.char.decode(values, "utf-8", "replace")
-        self._array.append(values.astype(TEXT))
-
-    def finish(self) -> None:
-        self._array.finish()
 
 
 class _CategoricalColumn:

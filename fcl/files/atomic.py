@@ -65,12 +65,7 @@ def check_name(path: str | os.PathLike[str]) -> None:
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Location:
-    """Check before the work that an output can be written; returns its real path or its place in a store.
-
-    Raises InputError if its folder is missing or not writable, if it exists and `overwrite` is
-    false, if the file system rejects its name, or if the name belongs to something that is never replaced
-    (a folder, a device, for Zarr a folder that is not a Zarr store).
-    """
+    """Check before the work that an output can be written; returns its real path or place in a store."""
     place = locate(path)
     if isinstance(place, RemotePath):
         check_remote_output(place, overwrite, folder)
@@ -233,13 +228,7 @@ def discard_temporaries() -> None:
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[BinaryIO]:
-    """Open a binary file for writing that becomes `path` when the block ends without an error.
-
-    Raises InputError as `check_output` does; after any error the target is unchanged. If another process
-    takes the name during the block, the file gets an unused name beside it, and OutputExistsError gives
-    this name. An output in an object store is written to the local disk first; StoreError if it cannot
-    be sent.
-    """
+    """Open a binary file for writing that becomes `path` when the block ends without an error."""
     place = locate(path)
     if isinstance(place, RemotePath):
         with remote_file(place, overwrite) as remote:

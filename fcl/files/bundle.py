@@ -181,13 +181,8 @@ class Bundle:
 def open_bundle(path: str | os.PathLike[str], kind: FileKind) -> Iterator[Bundle]:
     """Open a bundle, to be read and checked within the context.
 
-    Raises
-    ------
-    InputError
-        The path leads to a FIFO, a socket or a device.
-    ModelFileError
-        The file is of a newer version, or must not be read; or the context raised an InputError.
-        DamagedFile: it is missing, damaged or of another kind, or the context raised another error.
+    Raises ModelFileError for a file of a newer version, one that must not be read, and for an InputError
+    of the context; DamagedFile for a missing or damaged file, one of another kind, and other errors.
     """
     where, place = os.fspath(path), locate(path)
     kind_of(place)
@@ -300,10 +295,7 @@ def write_bundle(
     members: Iterable[tuple[str, np.ndarray | bytes]],
     overwrite: bool = False,
 ) -> None:
-    """Write members, each with its name, to a file, completely or not at all.
-
-    Raises InputError if `path` exists and `overwrite` is false, or no file can be written there.
-    """
+    """Write members, each with its name, to a file, completely or not at all."""
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
         for name, content in members:
             if isinstance(content, bytes):

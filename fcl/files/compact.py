@@ -94,10 +94,7 @@ ENCODING_TABLE = schema.record(
 
 
 def round_weights(weights: Floats, ids: Ids, m: int, rounding: str, seed: int) -> Floats:
-    """Round weights (k,) or (k, K) to multiples of 2^-m; a weight does not depend on other features.
-
-    Raises InputError if a weight is 2^52 steps or more away from 0.
-    """
+    """Round weights (k,) or (k, K) to multiples of 2^-m; a weight does not depend on other features."""
     _check_range(weights, m)
     columns = np.array(weights.T, np.float64, order="C", ndmin=2)
     steps = np.empty(columns.shape, np.int64)
@@ -185,10 +182,7 @@ def _unpacked(content: bytes, n: int, encoding: Encoding, member: str) -> Ids:
 
 
 def pack_arrays(arrays: Mapping[str, np.ndarray], encoding: Encoding) -> dict[str, bytes]:
-    """The members of a compact model, by name; ids are stored as gaps less 1.
-
-    Raises InputError if the members are so small that a reader would refuse them.
-    """
+    """The members of a compact model, by name; ids are stored as gaps less 1."""
     codec = encoding.codec
     members = {
         "ids.gaps": pack(np.diff(arrays["ids"], prepend=-1) - 1, codec),

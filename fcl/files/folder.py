@@ -232,10 +232,7 @@ class CheckpointFolder:
         return path
 
     def load(self) -> Checkpoint:
-        """The newest valid checkpoint; damaged ones are skipped with a warning.
-
-        Raises InputError if there is no valid checkpoint, or if a newer version made it.
-        """
+        """The newest valid checkpoint; damaged ones are skipped with a warning."""
         shown = os.fspath(self.path)
         if not os.path.isdir(shown):  # also False if the name is too long
             raise InputError(f"{shown}: no such folder of checkpoints")

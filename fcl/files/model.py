@@ -130,8 +130,6 @@ def write_model(
     """Write a model's header and arrays to `path`, completely or not at all.
 
     more : further members, which readers of the model ignore.
-
-    Raises InputError if `path` exists and `overwrite` is false, or no file can be written there.
     """
     members: Members = {f"{name}.npy": to_vector(arrays[name], ARRAYS[name]) for name in ARRAYS}
     if "encoding" in header:

@@ -32,7 +32,7 @@ _flag = partial(_call, kind=FLAG, default=False)
 
 def _of_arrays(help: str) -> dict[str, Any]:
     """What differs in commands that read arrays, but no tables."""
-    return {ONLINE: {"help": help, **_OPENED_AGAIN}, CERTIFY: help, REPORT: help}
+    return {ONLINE: {"help": help, **_OPENED_AGAIN}, CERTIFY: help}
 
 
 #: The rows that commands read.
@@ -44,7 +44,10 @@ DATA = (
         "those that other options name).",
         commands=(*_LEARN, CERTIFY, REPORT),
         default="X",
-        variants=_of_arrays("Array of the rows in DATA."),
+        variants={
+            **_of_arrays("Array of the rows in DATA."),
+            REPORT: "Array of the rows in DATA; or columns of a table that the training read, too.",
+        },
     ),
     _array(
         "y",
@@ -54,6 +57,7 @@ DATA = (
         default="y",
         variants={
             **_of_arrays("Array of the target in DATA."),
+            REPORT: "Array of the target in DATA, or column of a table.",
             STAGEWISE: (
                 "Array of the target in DATA, or column of a table; of several labels (0 and 1) or "
                 "numbers, an array of several columns, or names of arrays separated by commas."
@@ -67,6 +71,7 @@ DATA = (
         metavar="NAME",
         variants={
             **_of_arrays("Array of the sample weights in DATA."),
+            REPORT: "Array of the sample weights in DATA, or column of a table.",
             ONLINE: {
                 "help": "Array of the sample weights in DATA, and in DATA2 if it has one.",
                 **_OPENED_AGAIN,
@@ -79,7 +84,7 @@ DATA = (
         commands=(*_LEARN, CERTIFY, REPORT, PREDICT),
         metavar="NAME",
         variants={
-            **_of_arrays("Array in DATA that is added to the margins."),
+            **dict.fromkeys((CERTIFY, REPORT), "Array in DATA that is added to the margins."),
             ONLINE: _OPENED_AGAIN,
             STAGEWISE: (
                 "Array in DATA and DATA2 that is added to the margins; a column for each class "
@@ -289,7 +294,7 @@ COMMON = (
 
 _score_kind = partial(_call, kind=FLAG, commands=(PREDICT,), group="output", default=False)
 _certify = partial(_call, commands=(CERTIFY,))
-_report = partial(_call, commands=(REPORT,))
+_report = partial(_call, commands=(REPORT,), group="output")
 _inspect = partial(_call, commands=(INSPECT,), kind=PATH, metavar="FILE")
 _predict = partial(_call, commands=(PREDICT,), group="scores")
 #: The options of fcl certify, fcl report, fcl inspect and fcl new-features alone.
@@ -326,12 +331,46 @@ READERS = (
     ),
     _certify("top", FROM_0, "How many violators to show.", default=10),
     _certify("as_json", PATH, "Write the result to FILE.", spelling="json", metavar="FILE"),
-    _report("out", PATH, "Write the page, one HTML file, to FILE.", metavar="FILE", required=True),
-    _report("data", PATH, "Rows with a target, for scores, effects and examples.", metavar="DATA"),
-    _report("groups", TEXT, "Array in DATA with the group of each row.", metavar="NAME"),
-    _report("names", PATH, "Text file with the name of a column in each line.", metavar="FILE"),
-    _report("title", TEXT, "Heading of the page; by default the name of MODEL.", default=""),
-    _report("note", TEXT, "A paragraph below the heading, such as what the data are.", default=""),
+    _report(
+        "out",
+        PATH,
+        "Write the page, one HTML file, to FILE.",
+        metavar="FILE",
+        required=True,
+    ),
+    _report(
+        "data",
+        PATH,
+        "Rows with a target, for scores, effects and examples.",
+        metavar="DATA",
+        group="input",
+    ),
+    _report(
+        "groups",
+        TEXT,
+        "Array in DATA, or column of a table, with the groups of rows.",
+        metavar="NAME",
+        group="columns",
+    ),
+    _report(
+        "names",
+        PATH,
+        "Text file with the name of a column in each line.",
+        metavar="FILE",
+        group="columns",
+    ),
+    _report(
+        "title",
+        TEXT,
+        "Heading of the page; by default the name of MODEL.",
+        default="",
+    ),
+    _report(
+        "note",
+        TEXT,
+        "A paragraph below the heading, such as what the data are.",
+        default="",
+    ),
     _report("save_plots", PATH, "Write the pictures to DIR, as SVG.", metavar="DIR"),
     _report(
         "save_data",

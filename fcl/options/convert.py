@@ -17,17 +17,19 @@ from fcl.options.kinds import (
     WHOLE,
     one_of,
 )
-from fcl.options.option import CONVERT, PREDICT, STAGEWISE, TRAIN, Option, Resume
+from fcl.options.option import CONVERT, PREDICT, REPORT, STAGEWISE, TRAIN, Option, Resume
 
 DEFAULT_MEMORY = "512MiB"
 _option = partial(
     Option,
-    commands=(CONVERT, PREDICT, TRAIN, STAGEWISE),
+    commands=(CONVERT, PREDICT, TRAIN, STAGEWISE, REPORT),
     resume=Resume.FIXED,
     from_file=True,
 )
 #: Commands that learn from files have options of these names, which also mean arrays of DATA.
 _ALONE = (CONVERT, PREDICT)
+#: A report has options of these names, too, or the columns of its model.
+_BUT_REPORT = (*_ALONE, TRAIN, STAGEWISE)
 _input = partial(_option, group="input")
 _column = partial(_option, kind=TEXT, group="columns", metavar="COLUMN")
 _sequence = partial(_option, group="sequences")
@@ -75,6 +77,7 @@ _INPUTS = (
     ),
     _column(
         "groups",
+        commands=_BUT_REPORT,
         help="Groups, which folds do not split: a column, such as chrom; for FASTA as --label.",
         metavar="WHERE",
     ),
@@ -94,6 +97,11 @@ _INPUTS = (
         "Missing values: refuse them, drop such rows, or take the mean of the column and a "
         "category of their own (default: error; PLINK: mean).",
     ),
+    _table(
+        "missing_target",
+        one_of("error", "drop"),
+        "Rows without a target: refuse them, or drop them, whatever --missing does (default: error).",
+    ),
     _table("na", TEXT, "More texts that mean a missing value, such as ?.", metavar="TEXT,..."),
     _table(
         "delimiter",
@@ -104,6 +112,16 @@ _INPUTS = (
     _table(
         "decimal", one_of(".", ","), "Mark before decimals (default: found in the first lines)."
     ),
+    _table(
+        "thousands",
+        one_of(".", ",", "'", "space"),
+        "Mark between thousands, as in 1.234,56 (default: none).",
+    ),
+    _table(
+        "date_order",
+        one_of("dmy", "mdy"),
+        "Read dates such as 03/04/2021: day, month, year (dmy), or month, day, year (mdy).",
+    ),
     _flag("no_header", group="tables", help="The first line holds values; columns are 1, 2, ..."),
     _flag("no_quotes", group="tables", help="Quotation marks are part of the text."),
     _table(
@@ -111,6 +129,7 @@ _INPUTS = (
         PATH,
         "Make the columns of this output, for test data (tables, svmlight, PLINK).",
         metavar="TRAIN.zarr",
+        commands=_BUT_REPORT,
     ),
     _table(
         "layout",
@@ -127,8 +146,20 @@ _INPUTS = (
         one_of("auto", "yes", "no"),
         "svmlight: whether ids begin at 0 (default: auto).",
     ),
-    _table("columns", FROM_1, "svmlight: number of columns (default: largest id).", metavar="N"),
-    _table("names", PATH, "svmlight: file with the name of a column in each line.", metavar="FILE"),
+    _table(
+        "columns",
+        FROM_1,
+        "svmlight: number of columns (default: largest id).",
+        metavar="N",
+        commands=_BUT_REPORT,
+    ),
+    _table(
+        "names",
+        PATH,
+        "svmlight: file with the name of a column in each line.",
+        metavar="FILE",
+        commands=_BUT_REPORT,
+    ),
     _table("keep", PATH, "PLINK: file with the names of the samples to keep.", metavar="FILE"),
     _table("remove", PATH, "PLINK: file with the names of samples to leave out.", metavar="FILE"),
     _table(
@@ -137,7 +168,7 @@ _INPUTS = (
         "PLINK: table of covariates by FID and IID, or by one column of names, as plink --covar reads "
         "it.",
         metavar="FILE",
-        commands=_ALONE,
+        commands=(*_ALONE, REPORT),
     ),
     _sequence("length", FROM_1, "Cut sequences or windows to this length.", metavar="L"),
     _sequence(
@@ -200,9 +231,10 @@ _INPUTS = (
         "memory",
         SIZE,
         "Memory budget.",
-        commands=_ALONE,
+        commands=(*_ALONE, REPORT),
         group="running",
         default=DEFAULT_MEMORY,
+        variants={REPORT: {"help": "Memory budget of a conversion of DATA.", "group": "input"}},
     ),
 )
 

@@ -42,7 +42,7 @@ GROUPS = {
     CONVERT: (*_INPUT_GROUPS, "running", "output", "models"),
     PREDICT: ("scores", *_INPUT_GROUPS, "variants", "model", "running", "output"),
     CERTIFY: (),
-    REPORT: (),
+    REPORT: ("input", "data", "output", "model", *_INPUT_GROUPS[1:]),
     INSPECT: (),
     NEW_FEATURES: (),
 }

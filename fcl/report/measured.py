@@ -65,11 +65,7 @@ class Measured:
 
 
 def measure(model: Predictor, data: DataSet, groups: np.ndarray | None = None) -> Measured:
-    """Measure a model on the rows of a data set, in groups of rows if ``groups`` (n,) names them.
-
-    Raises InputError if the data have no target, a label that the model does not know, or rows unlike the
-    training rows; or if there is not one group for each row.
-    """
+    """Measure a model on the rows of a data set, in groups of rows if ``groups`` (n,) names them."""
     source = data.source
     data = model.opened(data)
     known = None if groups is None else Groups(groups, data.n_rows)

@@ -79,9 +79,6 @@ def write_known_scores(
     on_margins : as for :func:`fcl.model.scores.write_scores`.
 
     Returns the number of rows.
-
-    Raises InputError: as from :meth:`fcl.Model.iter_margins`, or as :func:`fcl.files.atomic.atomic_file`
-        does.
     """
     lines = TableLines(table_scores(model))
     model.added_margins(data)  # raises before a file is opened

@@ -27,8 +27,6 @@ class BlockScorer:
     """Computes the margins of rows block by block, with one scorer for all blocks.
 
     ignored_entries : entries of sparse rows in columns that the training rows did not have.
-
-    Raises InputError: the model was trained with an offset, which these inputs cannot have.
     """
 
     def __init__(self, model: Predictor) -> None:
@@ -69,8 +67,6 @@ class BlockScorer:
 
         x : array (m, width) or SparseRows, as a source yields it.
         obs : mapping of str to column, optional, what is known about the rows, such as their covariates.
-
-        Raises InputError: the rows are unlike the training rows, or a column is missing.
         """
         if not len(x):
             return np.empty(self._shape(0))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.labels import encoded_target
 from fcl.model.predictor import Predictor
 from fcl.objective.multi_output import sums_for
-from fcl.types import Floats
+from fcl.types import Floats, Ints
 from fcl.units import counted
 
 #: Bytes of a row that is kept for the metrics, with room to sort.
@@ -75,100 +74,20 @@ def quality_line(found: dict[str, float], y: Floats, weights: Floats | None = No
     return f"{values} over {counted(len(y), 'row')}"
 
 
-class Comparison(Protocol):
-    """Compares the scores of a stream of rows with their targets."""
+class Comparison(ABC):
+    """Compares the scores of a stream of rows with their targets.
 
-    def add(
-        self,
-        target: np.ndarray,
-        margins: Floats,
-        weights: np.ndarray | None,
-        rows: npt.NDArray[np.int64],
-    ) -> None:
-        """Add a block of rows, whose numbers are for messages.
-
-        Raises InputError: a target that the model does not know, or a weight below 0.
-        """
-
-    def line(self) -> str | None:
-        """The metrics, or the reason why they are missing; None without rows."""
-
-
-def compared(model: Predictor, name: str, most_bytes: int, strict: bool = True) -> Comparison:
-    """The comparison for a model; parameters as of :class:`Collected`."""
-    if isinstance(model, Model) and model.n_outputs == 1:
-        return Collected(model, name, most_bytes, strict)
-    return Summed(model, name, strict)
-
-
-class Summed:
-    """Sums the errors of several outputs; needs no memory for rows.
-
-    strict : as of :class:`Collected`.
+    strict : whether a target that the model does not know is an error; otherwise it ends the comparison.
     """
 
     def __init__(self, model: Predictor, name: str, strict: bool = True) -> None:
         self._model, self._name, self._strict = model, name, strict
-        self._sums = sums_for(model.noun, model.n_outputs)
-        self._means_of = model.mean if model.mean_name else np.asarray
-        self._given_up = ""
-
-    def add(
-        self,
-        target: np.ndarray,
-        margins: Floats,
-        weights: np.ndarray | None,
-        rows: npt.NDArray[np.int64],
-    ) -> None:
-        """As :meth:`Comparison.add`."""
-        if self._given_up or not len(margins):
-            return
-        try:
-            y = encoded_target(self._model, target, self._name, rows)
-        except InputError as error:
-            if self._strict:
-                raise
-            self._given_up = f"not compared with the target: {error}"
-            return
-        checked = None if weights is None else _checked_weights(weights, rows)
-        self._sums.add(y, self._means_of(margins), checked)
-
-    def line(self) -> str | None:
-        """As :meth:`Comparison.line`."""
-        found = self._sums.metrics()
-        if self._given_up or not found:
-            return self._given_up or None
-        values = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
-        return f"{values} over {counted(self._sums.n_rows, 'row')}"
-
-
-class Collected:
-    """Targets, margins and sample weights of the rows of a stream.
-
-    most_bytes : if the rows need more memory, they are discarded, and no metrics are computed.
-    strict : whether a label that the model does not know is an error; otherwise it ends the collection.
-    """
-
-    def __init__(self, model: Model, name: str, most_bytes: int, strict: bool = True) -> None:
-        self._model, self._name, self._strict = model, name, strict
-        self._most_rows = max(1, most_bytes // _ROW_BYTES)
-        self._y: list[Floats] = []
-        self._margins: list[Floats] = []
-        self._weights: list[Floats] = []
-        self._n_rows = 0
         self.given_up = ""  #: why there are no metrics
 
     def add(
-        self,
-        target: np.ndarray,
-        margins: Floats,
-        weights: np.ndarray | None,
-        rows: npt.NDArray[np.int64],
+        self, target: np.ndarray, margins: Floats, weights: np.ndarray | None, rows: Ints
     ) -> None:
-        """Add a block of rows, whose numbers are for messages.
-
-        Raises InputError: a label that the model does not know, or a weight below 0.
-        """
+        """Add a block of rows, whose numbers are for messages."""
         if self.given_up or not len(margins):
             return
         try:
@@ -176,22 +95,77 @@ class Collected:
         except InputError as error:
             if self._strict:
                 raise
-            return self._give_up(f"not compared with the labels: {error}")
-        self._n_rows += len(y)
-        if self._n_rows > self._most_rows:
-            return self._give_up(
-                f"not compared with the target: more than {self._most_rows:,} rows need more memory; "
-                "raise --memory"
-            )
-        self._y.append(y)
-        self._margins.append(margins)
-        if weights is not None:
-            self._weights.append(_checked_weights(weights, rows))
+            self._give_up(f"not compared with the target: {error}")
+            return
+        self._add(y, margins, None if weights is None else _checked_weights(weights, rows))
 
     def line(self) -> str | None:
         """The metrics, or the reason why they are missing; None without rows."""
-        if self.given_up:
-            return self.given_up
+        return self.given_up or self._metrics()
+
+    def _give_up(self, why: str) -> None:
+        self.given_up = why
+
+    @abstractmethod
+    def _add(self, y: Floats, margins: Floats, weights: Floats | None) -> None: ...
+
+    @abstractmethod
+    def _metrics(self) -> str | None: ...
+
+
+def compared(model: Predictor, name: str, most_bytes: int, strict: bool = True) -> Comparison:
+    """The comparison for a model; most_bytes : of memory that the rows may take."""
+    if isinstance(model, Model) and model.n_outputs == 1:
+        return Collected(model, name, most_bytes, strict)
+    return Summed(model, name, strict)
+
+
+class Summed(Comparison):
+    """Sums the errors of several outputs; needs no memory for rows."""
+
+    def __init__(self, model: Predictor, name: str, strict: bool = True) -> None:
+        super().__init__(model, name, strict)
+        self._sums = sums_for(model.noun, model.n_outputs)
+        self._means_of = model.mean if model.mean_name else np.asarray
+
+    def _add(self, y: Floats, margins: Floats, weights: Floats | None) -> None:
+        self._sums.add(y, self._means_of(margins), weights)
+
+    def _metrics(self) -> str | None:
+        values = ", ".join(f"{name} {value:.4f}" for name, value in self._sums.metrics().items())
+        return f"{values} over {counted(self._sums.n_rows, 'row')}" if values else None
+
+
+class Collected(Comparison):
+    """Targets, margins and sample weights of the rows of a stream.
+
+    most_bytes : if the rows need more memory, they are discarded, and no metrics are computed.
+    """
+
+    _model: Model
+
+    def __init__(self, model: Model, name: str, most_bytes: int, strict: bool = True) -> None:
+        super().__init__(model, name, strict)
+        self._most_rows = max(1, most_bytes // _ROW_BYTES)
+        self._y: list[Floats] = []
+        self._margins: list[Floats] = []
+        self._weights: list[Floats] = []
+        self._n_rows = 0
+
+    def _add(self, y: Floats, margins: Floats, weights: Floats | None) -> None:
+        self._n_rows += len(y)
+        if self._n_rows > self._most_rows:
+            self._give_up(
+                f"not compared with the target: more than {self._most_rows:,} rows need more memory; "
+                "raise --memory"
+            )
+            return
+        self._y.append(y)
+        self._margins.append(margins)
+        if weights is not None:
+            self._weights.append(weights)
+
+    def _metrics(self) -> str | None:
         if not self._y:
             return None
         y, margins, weights = map(_joined, (self._y, self._margins, self._weights))
@@ -199,7 +173,7 @@ class Collected:
         return quality_line(quality(self._model, y, margins, weights), y, weights)
 
     def _give_up(self, why: str) -> None:
-        self.given_up = why
+        super()._give_up(why)
         for parts in (self._y, self._margins, self._weights):
             parts.clear()
 
@@ -211,7 +185,7 @@ def _joined(parts: list[Floats]) -> Floats | None:
     return joined
 
 
-def _checked_weights(weights: np.ndarray, rows: npt.NDArray[np.int64]) -> Floats:
+def _checked_weights(weights: np.ndarray, rows: Ints) -> Floats:
     """Sample weights as float64; raises InputError for one below 0."""
     found = np.asarray(weights, np.float64)
     wrong = ~(found >= 0.0)

@@ -47,8 +47,6 @@ class SiteWindows:
         """The windows of a family of features over letters.
 
         origin : position of the site in the window; by default the origin of the features' positions.
-
-        Raises InputError: the family has no origin, or the site does not lie inside the window.
         """
         pattern = SitePattern.parse(sites)
         length = family.row_width
@@ -68,10 +66,7 @@ class SiteWindows:
 
 
 class SitesSource(ConvertSource):
-    """All sites of a genome in the order of the FASTA file, by position, forward strand first.
-
-    Raises InputError: the file is no FASTA file.
-    """
+    """All sites of a genome in the order of the FASTA file, by position, forward strand first."""
 
     def __init__(
         self,
@@ -120,7 +115,7 @@ class SitesSource(ConvertSource):
             },
         )
         outside = letters_outside(first, self.windows.length, stretch.contig_length)
-        return self._filter.apply(rows, self.dropped, outside)
+        return self._filter.apply(rows, self.drop, outside)
 
     def _kept(self, first: Ints, stretch: _Stretch, contigs: list[str]) -> np.ndarray | slice:
         """Which windows are scored; the others are counted, or refused."""
@@ -134,7 +129,7 @@ class SitesSource(ConvertSource):
                 f"{int(first[~inside][0]):,} on leaves the contig {contigs[stretch.contig]}; give "
                 "--edges drop or pad"
             )
-        self.dropped[_LEAVES] += int((~inside).sum())
+        self.drop(_LEAVES, ~inside)
         return inside
 
 

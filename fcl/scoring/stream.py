@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from fcl.convert.contract import Budget, Categorical, Column, ConvertedRows, ConvertSource
 from fcl.convert.run import free_memory
-from fcl.errors import InputError
 from fcl.scoring.lines import LineFormat
 from fcl.scoring.margins import BlockScorer
 from fcl.scoring.quality import Comparison
@@ -62,8 +61,6 @@ def score_source(
 
     collected : gets targets and margins, if the source has targets.
     keep_dropped : whether dropped records get a line, too, with empty cells.
-
-    Raises InputError: as the source raises it; or no row is left, or rows are unlike the training rows.
     """
     n_rows, next_record, is_first = 0, 0, True
     for rows, margins in _scored(source, scorer, budget):
@@ -79,7 +76,7 @@ def score_source(
         file.write(written if isinstance(written, bytes) else b"".join(written))
         n_rows += len(rows)
     if not n_rows:
-        raise InputError(_nothing_scored(source))
+        raise source.nothing_left("record or site", "can be scored")
     if keep_dropped:
         file.write(lines.blank() * (source.rows_in - next_record))
     quality = None if collected is None else collected.line()
@@ -120,11 +117,3 @@ def _aligned(
             yield blank * (record - expected)
         yield line
         expected = record + 1
-
-
-def _nothing_scored(source: ConvertSource) -> str:
-    names = ", ".join(file.name for file in source.inputs)
-    if not source.rows_in:
-        return f"{names}: expected at least one record or site, found none"
-    reasons = "; ".join(f"{count:,} {why}" for why, count in source.dropped.most_common())
-    return f"{names}: none of {source.rows_in:,} records can be scored: {reasons}"

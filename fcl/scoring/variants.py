@@ -73,9 +73,6 @@ def score_variants(
     The columns are chrom, pos, id, ref and alt as in the file; the difference alt - ref of the margins
     that is largest in absolute value; the window where it is (start from 0, end, strand; bases of the
     reference) and its two margins; and the number of windows that were compared.
-
-    Raises InputError: as :func:`fcl.scoring.vcf.read_alleles`; or a reference allele differs from the
-        genome, or the genome lacks a contig.
     """
     writer = _Writer(scorer, options, file)
     finder = _Finder(Genome(genome, budget), options)

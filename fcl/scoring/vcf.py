@@ -10,7 +10,8 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.files import InputFile
-from fcl.convert.letters import Codes, encode, first_invalid
+from fcl.convert.letters import Codes, encode
+from fcl.data.sequences import UNKNOWN
 from fcl.errors import InputError
 from fcl.numerals import read_whole
 
@@ -23,6 +24,7 @@ _MOST_BYTES = 16 << 20
 #: Characters of alleles that are no sequences: <DEL>, *, breakends, and missing alleles.
 _SYMBOLIC = frozenset("<>[]*.")
 _NO_CODES = np.empty(0, np.uint8)
+_CODES = bytes(range(UNKNOWN + 1))
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,6 @@ def read_alleles(file: InputFile, counts: Counter[str]) -> Iterator[Allele]:
     """Read the alternative alleles of a VCF file, plain or compressed, in the order of the file.
 
     counts : gets the number of alleles that are not scored, by reason.
-
-    Raises InputError: the file is a BCF file; or a line has too few columns, a position that is no
-        number, or letters that are no nucleotides.
     """
     if file.head.startswith(b"BCF"):
         raise InputError(f"{file.name} is a BCF file; expected VCF: convert it with bcftools view")
@@ -124,7 +123,7 @@ def _why_skipped(ref: str, alt: str) -> str:
 
 def _codes(where: str, column: str, text: str) -> Codes:
     """The letters of an allele as codes; raises InputError for other characters."""
-    codes = np.frombuffer(encode(text.encode()), np.uint8)
-    if not text or "-" in text or len(codes) != len(text) or first_invalid(codes) >= 0:
+    codes = encode(text.encode())
+    if not text or "-" in text or len(codes) != len(text) or codes.translate(None, _CODES):
         raise InputError(f"{where}: expected nucleotides in {column}, got {shown(text)}")
-    return codes
+    return np.frombuffer(codes, np.uint8)

@@ -119,13 +119,8 @@ class Pending:
 class Window:
     """Objects that are requested before they are read, in the order in which they will be read.
 
-    Parameters
-    ----------
-    bucket : Bucket
-    groups : iterable of lists of ObjectInfo
-        Objects that are read together, in order.
-    most_bytes : int
-        Bytes of objects in flight, or here and not yet read. One group is requested however large it is.
+    groups : objects that are read together, in order.
+    most_bytes : of objects in flight, or here and not yet read; one group is requested, however large.
     """
 
     def __init__(self, bucket: Bucket, groups: Iterable[list[ObjectInfo]], most_bytes: int) -> None:

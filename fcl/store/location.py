@@ -252,16 +252,9 @@ def put_in_place(
 ) -> None:
     """Put a complete result at its path, or at an unused name beside it and raise OutputExistsError.
 
-    Parameters
-    ----------
-    path : Path or RemotePath
-    overwrite : bool
-        Whether the result may replace what is at `path`; it never replaces what is at another name.
-    put : callable
-        Puts the result at a path, which it may replace or not; raises FileExistsError if the path is
-        taken.
-    shown : path, optional
-        The path as the user gave it, for the message.
+    overwrite : whether the result may replace what is at `path`; it never replaces what is elsewhere.
+    put : puts the result at a path, which it may replace or not; FileExistsError if the path is taken.
+    shown : the path as the user gave it, for the message.
     """
     try:
         put(path, overwrite)

@@ -26,11 +26,7 @@ _CLAIM = b'{"fcl": "this store is being written"}'
 
 
 def check_remote_output(path: RemotePath, overwrite: bool, folder: bool = False) -> None:
-    """Check before the work that an output can be written: a small object is written, and removed.
-
-    Raises InputError: the output exists and ``overwrite`` is false, or it is a folder that must not be
-        replaced, or the store accepts no objects there.
-    """
+    """Check before the work that an output can be written: a small object is written, and removed."""
     _check_free(path, overwrite, folder)
     probe = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
     client = probe.bucket.client

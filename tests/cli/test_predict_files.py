@@ -167,7 +167,7 @@ def test_data_with_labels(model: str, run: Run) -> None:
     np.testing.assert_array_equal(np.load("a.npy"), MARGINS)
     np.save("d/y.npy", np.arange(9))
     result = run("predict", model, "d", "--out", "b.npy")
-    assert result.exit_code == 0 and "not compared with the labels" in result.stderr
+    assert result.exit_code == 0 and "not compared with the target" in result.stderr
     result = run("predict", model, "d", "--out", "c.npy", "--y", "y")
     assert result.exit_code == 2 and "expected the labels of the model" in result.stderr
     assert not Path("c.npy").exists()

@@ -113,6 +113,40 @@ def test_validation_on_another_table(run: Run) -> None:
     assert names[0] == names[1]
 
 
+def report(run: Run, *given: str) -> Result:
+    return ok(run("report_command", "m.fcl", "--out", "r.html", "--overwrite", *given))
+
+
+def test_a_report_on_the_training_table_and_on_another(run: Run) -> None:
+    """The rows of the training are used again; others get its columns, whatever their order."""
+    ok(run("train", *TABLE, "--missing", "mean"))
+    churn = ("--y", "churn", "--missing", "mean")
+    result = report(run, "--data", "churn.csv", *churn)
+    assert converted_before(result) and not Path("r.html.data.zarr").exists()
+    assert "200 rows of m.fcl.data.zarr" in Path("r.html").read_text()
+    lines = map("{},{},{},{}\n".format, np.where(CHURN == "no", "", CHURN), PLANS, PEOPLE, AGES)
+    Path("new.csv").write_text("churn,plan,person,age\n" + "".join(lines))
+    new = ("--data", "new.csv", *churn, "--missing-target", "drop", "--groups", "plan")
+    first = report(run, *new)
+    n = int((CHURN == "yes").sum())
+    assert not converted_before(first) and f"dropped: {200 - n} without a target" in first.stderr
+    assert f"{n} rows of r.html.data.zarr" in Path("r.html").read_text()
+    assert converted_before(report(run, *new))
+    ok(run("train", *TABLE, "--missing", "mean", "--C", "0.2", "--overwrite"))
+    assert "m.fcl was" in report(run, *new).stderr
+
+
+def test_reports_on_other_formats(run: Run) -> None:
+    lines = [f"{1 if a > 40 else -1} 1:{a} 3:{p}\n" for a, p in zip(AGES, PEOPLE, strict=True)]
+    Path("rows.svm").write_text("".join(lines))
+    Path("new.svm").write_text("".join(line.partition(" 3:")[0] + "\n" for line in lines))
+    ok(run("train", "rows.svm", *JOB))
+    assert converted_before(report(run, "--data", "rows.svm"))
+    assert not converted_before(report(run, "--data", "new.svm"))
+    refused = run("report_command", "m.fcl", "--data", "m.fcl.data.zarr", "--na", "?", "--out", "s")
+    check_refusal(refused, "--na is an option for tables and other files", "report")
+
+
 def test_groups_of_a_path_are_no_features(run: Run) -> None:
     path = ("--path", "4", "--cv", "groups:person", "--out", "m.fcl")
     ok(run("train", "churn.csv", "--y", "churn", *path))

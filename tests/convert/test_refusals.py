@@ -201,7 +201,7 @@ FILES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "names, empty line": ("a.svm", {"a.svm": SVM, "n.txt": "a\n\nb\n"}, {"names": "n.txt"},
         "n.txt: line 2: expected the name of a column"),
     "names, twice": ("a.svm", {"a.svm": SVM, "n.txt": "a\nb\na\n"}, {"names": "n.txt"},
-        "n.txt: line 3: the name 'a' is in line 1, too"),
+        "n.txt: the name 'a' is in the lines 1 and 3; expected each name once"),
     "names, none": ("a.svm", {"a.svm": SVM, "n.txt": ""}, {"names": "n.txt"}, "n.txt: .*found no line"),
     "names, few": ("a.svm", {"a.svm": SVM, "n.txt": "a\nb\n"}, {"names": "n.txt"},
         "the id 3 is beyond the 2 names of "),

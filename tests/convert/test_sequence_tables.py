@@ -42,6 +42,12 @@ def test_labels_of_a_table_without_header(tmp_path: Path) -> None:
         assert (found.x.tolist(), found.y.tolist()) == (ROWS[:2], [1, -1])
 
 
+def test_rows_without_a_label_are_dropped(tmp_path: Path) -> None:
+    path = saved(tmp_path, "t.tsv", b"seq\ty\nACGT\t1\nACGA\tNA\nACGC\t-1\n")
+    found = converted(path, x="seq", y="y", missing_target="drop")
+    assert found.y.tolist() == [1, -1] and found.summary.dropped == {"without a target": 1}
+
+
 def test_which_label_is_positive(tmp_path: Path) -> None:
     """Of two texts, in every format; numbers and more labels need no note."""
     note = "labels: b is the positive class, a the other"

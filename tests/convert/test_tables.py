@@ -57,6 +57,22 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         (b"a;b\n1,5;2\n", {"decimal": ","}, "a,b", [[1.5, 2]]),
         (b"1,5;2,5\n", {"decimal": ",", "no_header": True}, "1,2", [[1.5, 2.5]]),
         (b'a,b\n"1,5",2\n', {"decimal": ","}, "a,b", [[1.5, 2]]),
+        (b'a,b\n"1,234.5",2\n17,3\n', {"thousands": ","}, "a,b", [[1234.5, 2], [17, 3]]),
+        (
+            b"a;b\n1.234,5;2\n-1.234.567;3\n",
+            {"thousands": ".", "decimal": ","},
+            "a,b",
+            [[1234.5, 2], [-1234567, 3]],
+        ),
+        (
+            b"a,b\n1\xc2\xa0234,1 234.5\n,5\n",
+            {"thousands": "space", "missing": "drop"},
+            "a,b",
+            [[1234, 1234.5]],
+        ),
+        (b"a\n" + b"1\n" * 1500 + b"1'234\n", {"thousands": "'"}, "a", [[1]] * 1500 + [[1234]]),
+        (b"d\n03/04/1970\n3.1.1970 12:00\n", {"date_order": "dmy"}, "d", [[92], [2.5]]),
+        (b"d\n03/04/1970\n", {"date_order": "mdy"}, "d", [[62]]),
         (b"a,b\n16777217,0.5\n", {}, "a,b", [[16777217, 0.5]]),
         (b"1,2\n3,4\n", {"no_header": True}, "1,2", [[1, 2], [3, 4]]),
         (b"a,b,c\n1,2,3\n", {"x": "!b"}, "a,c", [[1, 3]]),
@@ -178,6 +194,18 @@ def test_parquet_types(tmp_path: Path) -> None:
         [1.5],
         [1.5],
     ]
+
+
+@pytest.mark.parametrize("y", ["b", "c"])
+def test_rows_without_a_target_are_dropped(y: str, parser: str, tmp_path: Path) -> None:
+    """They count neither for means nor for categories, and their gaps are accepted."""
+    text = b"a,b,c,k\n1,1,u,x\n5,,,z\n3,0,v,\n,,,x\n"
+    options = {"y": y, "missing_target": "drop", "missing": "mean", "x": "a,k"}
+    found = converted(saved(tmp_path, "a.csv", text), **options)
+    assert found.names == ["a", "k=x", "k=(missing)"]
+    assert found.x.tolist() == [[1, 1, 0], [3, 0, 1]]
+    assert found.summary.dropped == {"without a target": 2}
+    assert found.group.attrs["fcl"]["means"] == {"a": 2.0}
 
 
 @pytest.mark.parametrize("layout", ["auto", "dense", "sparse"])

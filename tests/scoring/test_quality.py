@@ -37,7 +37,7 @@ def test_rows_that_are_not_compared() -> None:
     assert "more than 3 rows need more memory; raise --memory" in str(few.line())
     lenient = Collected(model, "t", 1000, strict=False)
     lenient.add(np.array(["maybe"]), np.zeros(1), None, np.array([7]))
-    assert str(lenient.line()).startswith("not compared with the labels: t: expected")
+    assert str(lenient.line()).startswith("not compared with the target: t: expected")
     light = Collected(random_model((0, 1)), "t", 1000)
     light.add(np.array([0, 1]), np.zeros(2), np.zeros(2), np.array([5, 9]))
     assert light.line() == "not compared with the target: no row has a weight above 0"

@@ -23,8 +23,6 @@ def training_variants(like: str | Reference | None, name: str) -> Reference | No
 
     like : path of an output of ``fcl convert``, or the columns of a model.
     name : of the .bed file, for messages.
-
-    Raises InputError if the alleles are not known.
     """
     if like is None:
         return None
@@ -74,10 +72,7 @@ class PlinkColumns:
     def like(
         cls, training: Reference, variants: PlinkVariants, bim_name: str, budget: Budget
     ) -> PlinkColumns:
-        """The variants of training data, in their order.
-
-        Raises InputError: the .bim file lacks a variant, or has it with other alleles.
-        """
+        """The variants of training data, in their order."""
         record = training.record
         columns = sorted(column for column, _ in record.named)
         budget.check(

@@ -47,10 +47,7 @@ class Options:
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
-    """Open a .bed file with .bim and .fam beside it.
-
-    Raises InputError: a part is missing or damaged, or no sample is left.
-    """
+    """Open a .bed file with .bim and .fam beside it."""
     _import_bed_reader()
     if len(inputs) > 1:
         raise InputError(
@@ -136,7 +133,7 @@ class _PlinkSource(ConvertSource):
             self.inputs.append(file)
             named, n_unknown = named_samples(f"--{option}", file, samples)
             dropped = keep & (named if option == "remove" else ~named)
-            self._drop("in --remove" if option == "remove" else "not in --keep", int(dropped.sum()))
+            self.drop("in --remove" if option == "remove" else "not in --keep", dropped)
             keep &= ~dropped
             if n_unknown:
                 self.notes.append(f"{option}: {counted(n_unknown, 'name')} not in the .fam file")
@@ -144,7 +141,7 @@ class _PlinkSource(ConvertSource):
             file = InputFile(self._options.covariates)
             self.inputs.append(file)
             self._covariates, known = read_covariates(file, samples)
-            self._drop("without a covariate", int((keep & ~known).sum()))
+            self.drop("without a covariate", keep & ~known)
             keep &= known
             names = ",".join(f"obs/{name}" for name in self._covariates)
             self.notes.append(f"covariates: give --covariates {names} to fcl train")
@@ -157,13 +154,9 @@ class _PlinkSource(ConvertSource):
             if self._phenotype.file is not None:
                 self.inputs.append(self._phenotype.file)
             known = ~np.isnan(self._phenotype.values)
-            self._drop("without a phenotype", int((keep & ~known).sum()))
+            self.drop("without a phenotype", np.asarray(keep & ~known))
             keep &= known
         return np.flatnonzero(keep)
-
-    def _drop(self, why: str, count: int) -> None:
-        if count:
-            self.dropped[why] += count
 
     def _transpose(self, budget: Budget) -> Transposed:
         """Read all variants, in tiles; count missing genotypes, and average the others."""
@@ -214,10 +207,10 @@ class _PlinkSource(ConvertSource):
 
     def _rows(self, codes: np.ndarray, samples: np.ndarray) -> ConvertedRows:
         x: np.ndarray = codes
-        missing = codes == _MISSING if self._n_missing else np.zeros((1, 1), bool)
+        missing: np.ndarray = codes == _MISSING if self._n_missing else np.zeros((1, 1), bool)
         if missing.any() and self._options.missing == "drop":
             keep = ~missing.any(1)
-            self._drop("with missing genotypes", int((~keep).sum()))
+            self.drop("with missing genotypes", np.asarray(~keep))
             x, samples = codes[keep], samples[keep]
         elif missing.any():
             x = np.where(missing, self._means, codes)

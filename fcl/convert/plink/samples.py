@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.contract import Categorical, Column
-from fcl.convert.files import InputFile
-from fcl.convert.plink.trio import Samples, decoded, fields
-from fcl.convert.rereading import complete_lines
+from fcl.convert.files import InputFile, named_twice
+from fcl.convert.plink.trio import Samples, records
 from fcl.errors import InputError
 from fcl.numerals import read_number
 
@@ -40,23 +38,11 @@ class Phenotype:
 
 
 def named_samples(option: str, file: InputFile, samples: Samples) -> tuple[np.ndarray, int]:
-    """Read the names of samples to keep or to remove: FAMILY ID, or names.
-
-    Returns
-    -------
-    named : bool (n,)
-    n_unknown : int
-        Names that no sample has.
-
-    Raises
-    ------
-    InputError
-        No sample has any of the names.
-    """
+    """Which samples a list names, by FAMILY ID or by name, and how many names no sample has."""
     index = samples.index()
     named = np.zeros(len(samples), bool)
     n_unknown = 0
-    for _, cells in _lines(file):
+    for _, cells in records(file):
         if cells[0].upper() in _HEADS:
             continue
         at = index.get(tuple(cells[:2]))
@@ -75,9 +61,6 @@ def read_phenotype(option: str | None, samples: Samples, fam_name: str) -> Pheno
     """Read the phenotypes of ``TABLE:COLUMN``, or of the .fam file.
 
     Returns None if the .fam file has no phenotypes.
-
-    Raises InputError: the table lacks the column, no sample is in the table, a value is no number, or the
-        coding is not clear.
     """
     if option is None:
         numbers = np.array(
@@ -119,19 +102,7 @@ def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
 
 
 def read_covariates(file: InputFile, samples: Samples) -> tuple[dict[str, Column], np.ndarray]:
-    """Read a table of covariates as ``plink --covar`` does, and which samples have all values.
-
-    Returns
-    -------
-    columns : dict of str to column
-        float64 (n,), or a categorical for a column of texts.
-    known : bool (n,)
-
-    Raises
-    ------
-    InputError
-        The file is no such table, a sample has two lines, or a column mixes numbers and texts.
-    """
+    """The covariates of a table by name, as ``plink --covar`` reads it, and which samples have all."""
     header, rows = _sample_lines("--covariates", file, samples)
     first = _n_keys(header)
     names = header[first:]
@@ -180,7 +151,7 @@ def _sample_lines(
     option: str, file: InputFile, samples: Samples
 ) -> tuple[list[str], dict[int, tuple[int, list[str]]]]:
     """The header of a table, and by sample the number and the cells of its line."""
-    lines = _lines(file)
+    lines = records(file)
     _, header = next(lines, (0, []))
     if not header:
         raise InputError(
@@ -199,10 +170,7 @@ def _sample_lines(
         if sample is None:
             continue
         if sample in found:
-            raise InputError(
-                f"{file.name}: the sample {shown(' '.join(key))} is in the lines "
-                f"{found[sample][0]} and {number}; expected each sample once"
-            )
+            raise named_twice(file.name, "sample", " ".join(key), found[sample][0], number)
         found[sample] = number, cells
     if not found:
         raise InputError(
@@ -244,14 +212,6 @@ def _number(text: str, where: str, column: str) -> float:
             f"{where}: expected a finite number as phenotype ({column}), or NA, got {shown(text)}"
         )
     return value
-
-
-def _lines(file: InputFile) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each line, with its number from 1; a table may have very many columns."""
-    for first, content in complete_lines(file, 1 << 22):
-        for number, line in enumerate(decoded(file, first, content).splitlines(), first):
-            if line.strip():
-                yield number, fields(line)
 
 
 def _some(samples: Samples) -> str:

@@ -29,9 +29,6 @@ class Transposed:
 
     tiles : ranges of variants, in the order in which they must be appended.
     bands : ranges of samples.
-
-    Raises BudgetError: the budget is too small for a few variants of all samples, or for a few samples of
-        all variants.
     """
 
     def __init__(self, n_samples: int, n_variants: int, budget: Budget) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.contract import TEXT_BYTES, Budget
-from fcl.convert.files import InputFile
+from fcl.convert.files import InputFile, decoded, named_twice
 from fcl.convert.rereading import complete_lines
 from fcl.data.columns import Variant
 from fcl.errors import InputError
@@ -106,11 +106,7 @@ class Trio:
 
     @classmethod
     def open(cls, bed: InputFile, budget: Budget) -> Trio:
-        """Read the .bim and .fam files beside a .bed file.
-
-        Raises InputError: a file is missing or damaged, or the .bed file has another size than they say.
-        Raises BudgetError: the names of the samples and variants need more memory than the budget allows.
-        """
+        """Read the .bim and .fam files beside a .bed file."""
         if bed.is_stdin or bed.compressed:
             raise InputError(
                 f"{bed.name}: expected an uncompressed .bed file on disk, with .bim and .fam "
@@ -155,31 +151,27 @@ def fields(text: str) -> list[str]:
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
-def decoded(file: InputFile, first: int, content: bytes) -> str:
-    """Lines of a file as text, of which the first has this number; raises InputError if not UTF-8."""
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        wrong = first + content.count(b"\n", 0, error.start)
-        raise InputError(f"{file.name}: line {wrong} is not UTF-8 text") from None
-
-
-def _records(file: InputFile) -> Iterator[tuple[int, list[str]]]:
-    """Lines of six cells, numbered from 1."""
+def records(file: InputFile) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line that is not blank, with its number from 1."""
     for first, content in complete_lines(file, 1 << 22):
         # the names of the lines so far, and a slice as text with its cells
         needed = TEXT_BYTES * first + 20 * len(content)
         allow(f"{file.name}: {first:,} lines, or more, need", needed)
-        for number, line in enumerate(decoded(file, first, content).splitlines(), first):
-            cells = line.split()
-            if not cells:
-                continue
-            if len(cells) != 6:
-                raise InputError(
-                    f"{file.name}: line {number}: expected 6 columns, got {len(cells)}: "
-                    f"{shown(line)}"
-                )
-            yield number, cells
+        for number, line in enumerate(decoded(file.name, content, first).splitlines(), first):
+            if line.strip():
+                yield number, fields(line)
+
+
+def _records(file: InputFile) -> Iterator[tuple[int, list[str]]]:
+    """Lines of six cells, numbered from 1."""
+    for number, fields_of_line in records(file):
+        cells = " ".join(fields_of_line).split()  # tabs and blanks may be mixed
+        if len(cells) != 6:
+            raise InputError(
+                f"{file.name}: line {number}: expected 6 columns, got {len(cells)}: "
+                f"{shown(' '.join(cells))}"
+            )
+        yield number, cells
 
 
 def _read_samples(fam: InputFile) -> Samples:
@@ -187,10 +179,8 @@ def _read_samples(fam: InputFile) -> Samples:
     seen: dict[tuple[str, str], int] = {}
     for number, (group, name, _, _, sex, value) in _records(fam):
         if seen.setdefault((group, name), number) != number:
-            raise InputError(
-                f"{fam.name}: the sample {shown(f'{group} {name}')} is in the lines "
-                f"{seen[group, name]} and {number}; expected each sample once"
-            )
+            first = seen[group, name]
+            raise named_twice(fam.name, "sample", f"{group} {name}", first, number)
         family.append(sys.intern(group))
         ids.append(name)
         sexes.append(int(sex) if sex in ("1", "2") else 0)

@@ -27,6 +27,7 @@ class ColumnOptions:
     dates: str = "days"
     max_categories: int = 1000
     missing: str = "error"
+    missing_target: str = "error"
     layout: str = "auto"
     dtype: str = "auto"
     like: str | Reference | None = None
@@ -45,10 +46,7 @@ class Roles:
 
     @classmethod
     def of(cls, table: TableFile, options: ColumnOptions) -> Roles:
-        """Find the columns that the options name.
-
-        Raises InputError: there is no such column, a column has two roles, or no column is left for X.
-        """
+        """Find the columns that the options name."""
         singles: dict[str, int] = {}
         for role in ("y", "weights", "groups", "name"):
             if (name := getattr(options, role)) is not None:
@@ -107,10 +105,7 @@ def categories_of(table: TableFile, options: ColumnOptions) -> list[int]:
 
 
 def find_columns(reference: Reference, table: TableFile) -> list[tuple[str, int, str | None]]:
-    """For each name of a reference: the column of the table, and the category if it is one-hot.
-
-    Raises InputError if the table lacks a column.
-    """
+    """For each name of a reference: the column of the table, and the category if it is one-hot."""
     index = {name: at for at, name in enumerate(table.columns)}
     found: list[tuple[str, int, str | None]] = []
     missing: list[str] = []

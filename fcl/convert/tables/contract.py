@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,30 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan",
 NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(inf|INF|Inf)(inity)?"
 
 
+_TIME = r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[-+][0-9]{2}:?[0-9]{2})?)?"
+_DATE = re.compile(r"([0-9]{4})([-/])([0-9]{2})\2([0-9]{2})" + _TIME)
+_SHORT_DATE = re.compile(r"([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})" + _TIME)
+
+
+def parse_date(text: str, order: str | None = None) -> datetime | None:
+    """The time that a text means, in UTC if it names no zone; None if it is no date.
+
+    order : {"dmy", "mdy"} or None, of day and month in dates such as 03/04/2021; None rejects them.
+    """
+    if found := _DATE.fullmatch(text):
+        year, month, day, time = found[1], found[3], found[4], found[5]
+    elif order is not None and (found := _SHORT_DATE.fullmatch(text)):
+        year, time = found[4], found[5]
+        day, month = (found[1], found[3]) if order == "dmy" else (found[3], found[1])
+    else:
+        return None
+    try:
+        date = datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}{time or ''}")
+        return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
+    except (ValueError, OverflowError):  # the 30th of February
+        return None
+
+
 class TextInNumbersError(Exception):
     """A column that was read as numbers holds a text; ``row`` counts from 0 in the file."""
 
@@ -32,12 +57,13 @@ class TextInNumbersError(Exception):
 class ColumnSelection:
     """Indices of the columns to read as numbers, and of the columns to read as text.
 
-    ``dates`` are those of the numbers that are stored as dates.
+    Of the numbers, ``dates`` are stored as dates, and ``grouped`` have marks between thousands.
     """
 
     numbers: Sequence[int]
     texts: Sequence[int]
     dates: frozenset[int] = frozenset()
+    grouped: frozenset[int] = frozenset()
 
     def places(self) -> tuple[dict[int, int], dict[int, int]]:
         """Column -> its place among the numbers, and among the texts."""
@@ -81,6 +107,10 @@ class TableBatch:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    def part(self, rows: slice | np.ndarray) -> TableBatch:
+        """Some of the rows."""
+        return TableBatch(self.numbers[rows], [texts.part(rows) for texts in self.texts])
+
 
 class TableFile(ABC):
     """A file with named columns.
@@ -88,6 +118,7 @@ class TableFile(ABC):
     columns : those of the file, then parts of its dates.
     looks_like_text : by column: whether its first values are text.
     looks_like_date : by column of the file: whether its first values are dates.
+    looks_grouped : columns of the file whose first values have marks between thousands.
     date_parts : dict of int to (int, str), the columns that are parts of dates, with the column of the
         dates and the name of the part.
     index_columns : columns that only number the rows.
@@ -104,12 +135,25 @@ class TableFile(ABC):
         self.columns: list[str] = []
         self.looks_like_text: list[bool] = []
         self.looks_like_date: list[bool] = []
+        self.looks_grouped: set[int] = set()
         self.date_parts: dict[int, tuple[int, str]] = {}
         self.index_columns: set[int] = set()
 
     def is_number(self, text: str) -> bool:
         """Whether a text is a number."""
         return re.fullmatch(NUMBER, text) is not None
+
+    def is_grouped(self, text: str) -> bool:
+        """Whether a text is a number with marks between thousands."""
+        return False
+
+    def parse_grouped(self, text: str) -> float | None:
+        """The number of a text that may have marks between thousands; None if it is no number."""
+        return float(text) if self.is_number(text) else None
+
+    def parse_date(self, text: str) -> datetime | None:
+        """The time that a text means, in UTC if it names no zone; None if it is no date."""
+        return parse_date(text)
 
     @property
     def width(self) -> int:
@@ -120,10 +164,7 @@ class TableFile(ABC):
     def read(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
         """Iterate over all rows; ``last`` says whether this reading counts as progress.
 
-        The selection has no dates and no parts of dates.
-
-        Raises TextInNumbersError: a column of numbers holds a text.
-        Raises InputError: the file is damaged.
+        The selection has neither dates, parts of dates nor numbers with marks between thousands.
         """
 
     def where(self, row: int) -> str:

@@ -7,15 +7,16 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from fcl.checks import shown
 from fcl.convert.contract import Budget
-from fcl.convert.files import InputFile
+from fcl.convert.files import InputFile, decoded
 from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables.columns import ColumnOptions
-from fcl.convert.tables.contract import MISSING, TableFile
-from fcl.convert.tables.dates import parse_date
+from fcl.convert.tables.contract import MISSING, TableFile, parse_date
 from fcl.data.foreign import plain_suffix
 from fcl.errors import InputError
 from fcl.units import counted
@@ -38,6 +39,8 @@ class Options(ColumnOptions):
 
     delimiter: str | None = None
     decimal: str | None = None
+    thousands: str | None = None
+    date_order: str | None = None
     no_header: bool = False
     no_quotes: bool = False
     na: str | None = None
@@ -57,6 +60,8 @@ class CsvTable(TableFile):
         super().__init__(file)
         self.quote = not options.no_quotes
         self.decimal = options.decimal or "."
+        self._date_order = options.date_order
+        self._thousands = " \u00a0\u202f" if options.thousands == "space" else options.thousands
         self.missing = frozenset(MISSING + tuple((options.na or "").split(",")))
         self.block_bytes = max(_SMALLEST_BLOCK, budget.block // _BLOCKS)
         self.first_row = 1 if options.no_header else 2
@@ -76,8 +81,17 @@ class CsvTable(TableFile):
         if options.decimal is None and self.delimiter != "," and _has_decimal_commas(samples):
             self.decimal = ","
             self.notes.append("decimal: ',' (--decimal)")
+        if self._thousands == self.decimal:
+            raise InputError(
+                f"--thousands {self.decimal}: is the mark before decimals, too; give another --decimal"
+            )
+        self.looks_grouped = {
+            at for at, values in enumerate(samples) if any(map(self.is_grouped, values))
+        }
         self.looks_like_text = [not self.is_number((*values, "0")[0]) for values in samples]
-        self.looks_like_date = [bool(values) and all(map(parse_date, values)) for values in samples]
+        self.looks_like_date = [
+            bool(values) and all(map(self.parse_date, values)) for values in samples
+        ]
 
     @property
     def null_values(self) -> list[str]:
@@ -86,9 +100,29 @@ class CsvTable(TableFile):
         return [*(padded | {text + " " * blanks for text in padded for blanks in (1, 2)})]
 
     def is_number(self, text: str) -> bool:
-        """Whether a text is a number, written with the decimal mark of the file."""
-        swapped = text.translate(str.maketrans(f".{self.decimal}", f"{self.decimal}."))
-        return super().is_number(swapped)
+        """Whether a text is a number, written with the marks of the file."""
+        return super().is_number(self._swapped(text)) or self.is_grouped(text)
+
+    def is_grouped(self, text: str) -> bool:
+        """Whether a text is a number with marks between thousands."""
+        return self._thousands is not None and self._grouped.fullmatch(text) is not None
+
+    def parse_grouped(self, text: str) -> float | None:
+        if self.is_grouped(text):
+            text = re.sub(f"[{self._thousands}]", "", text)
+        return float(self._swapped(text)) if self.is_number(text) else None
+
+    def parse_date(self, text: str) -> datetime | None:
+        return parse_date(text, self._date_order)
+
+    @cached_property
+    def _grouped(self) -> re.Pattern[str]:
+        decimals = f"({re.escape(self.decimal)}[0-9]*)?"
+        return re.compile(f"[-+]?[0-9]{{1,3}}([{self._thousands}][0-9]{{3}})+{decimals}")
+
+    def _swapped(self, text: str) -> str:
+        """A text in which a point is the mark before decimals."""
+        return text.translate(str.maketrans(f".{self.decimal}", f"{self.decimal}."))
 
     def ragged(self, row: int, found: int, text: str) -> InputError:
         """The error of a row that has another number of values than the header."""
@@ -185,14 +219,7 @@ class _Sample:
                 break
         if not content and not whole:
             raise InputError(f"{file.name}: line 1 has more than {size:,} bytes; raise --memory")
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise InputError(
-                f"{file.name}: line {line} is not UTF-8 text; convert the file, such as from Latin-1: "
-                "iconv -f latin1 -t utf-8"
-            ) from None
+        text = decoded(file.name, content)
         if not text.strip():
             raise InputError(f"{file.name}: expected a table, got an empty file")
         lines = text.splitlines()

@@ -1,10 +1,11 @@
-"""Dates in tables: a column of texts such as 2021-05-18 becomes days, and parts such as the month."""
+"""Numbers and categories from texts: dates as days and parts such as the month, and 1.234,56."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +22,6 @@ from fcl.errors import InputError
 PARTS = ("days", "year", "month", "weekday", "hour")
 NUMBERS = ("days", "year")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_DATE = re.compile(
-    r"[0-9]{4}([-/])[0-9]{2}\1[0-9]{2}"
-    r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[-+][0-9]{2}:?[0-9]{2})?)?"
-)
 #: Dates whose day and month may be exchanged.
 AMBIGUOUS = re.compile(r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{2}|[0-9]{4})( .*)?")
 _START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,17 +36,6 @@ def parse_parts(text: str) -> tuple[str, ...]:
             f"--dates: expected some of {', '.join(PARTS)}, separated by commas, got {wrong[0]!r}"
         )
     return found
-
-
-def parse_date(text: str) -> datetime | None:
-    """The time that a text means, in UTC if it names no zone; None if it is no date."""
-    if not _DATE.fullmatch(text):
-        return None
-    try:
-        found = datetime.fromisoformat(text.replace("/", "-"))
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except (ValueError, OverflowError):  # the 30th of February
-        return None
 
 
 def add_parts(files: Sequence[TableFile], parts: tuple[str, ...]) -> None:
@@ -69,25 +55,34 @@ def add_parts(files: Sequence[TableFile], parts: tuple[str, ...]) -> None:
         file.looks_like_text += [part not in NUMBERS for _, part in made.values()]
 
 
-def dated_batches(table: TableFile, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
-    """The batches of a table, in which dates and their parts are computed from texts.
-
-    Raises TextInNumbersError for a text that is no date.
-    """
-    parts = table.date_parts
+def computed_batches(
+    table: TableFile, selection: ColumnSelection, last: bool
+) -> Iterator[TableBatch]:
+    """The batches of a table; dates, their parts and numbers with marks are computed from texts."""
+    parts, grouped = table.date_parts, selection.grouped
     sources = {parts[at][0] for at in (*selection.numbers, *selection.texts) if at in parts}
     sources |= set(selection.dates)
-    numbers = [at for at in selection.numbers if at not in parts and at not in selection.dates]
+    from_text = {*parts, *selection.dates, *grouped}
+    numbers = [at for at in selection.numbers if at not in from_text]
     texts = [at for at in selection.texts if at not in parts]
-    stored = ColumnSelection(numbers, [*texts, *sorted(sources - set(texts))])
+    stored = ColumnSelection(numbers, [*texts, *sorted((sources | grouped) - set(texts))])
     number_places, text_places = stored.places()
     row = 0
     for batch in table.read(stored, last):
-        times = {at: _times(batch.texts[text_places[at]], at, row) for at in sources}
+        times = {
+            at: _parsed(table.parse_date, batch.texts[text_places[at]], at, row, _START)
+            for at in sources
+        }
 
-        def number(at: int, batch: TableBatch = batch, times: dict = times) -> np.ndarray:
+        def number(
+            at: int, batch: TableBatch = batch, times: dict = times, row: int = row
+        ) -> np.ndarray:
             if at in number_places:
                 return np.asarray(batch.numbers[:, number_places[at]])
+            if at in grouped:
+                texts = batch.texts[text_places[at]]
+                values = _parsed(table.parse_grouped, texts, at, row, np.nan)
+                return np.array([*values, np.nan])[texts.codes]
             source, part = parts.get(at, (at, "days"))
             return _numbers(times[source], batch.texts[text_places[source]].codes, part)
 
@@ -104,15 +99,17 @@ def dated_batches(table: TableFile, selection: ColumnSelection, last: bool) -> I
         row += len(batch)
 
 
-def _times(texts: Texts, column: int, first_row: int) -> list[datetime]:
-    """The times of the values of a column."""
-    times = [parse_date(value) for value in texts.values]
+def _parsed(
+    parse: Callable[[str], Any], texts: Texts, column: int, first_row: int, default: Any
+) -> list[Any]:
+    """What the values of a column mean; ``default`` stands for invalid values that no row has."""
+    found = [parse(value) for value in texts.values]
     used = set(texts.codes.tolist())
-    wrong = [code for code, time in enumerate(times) if time is None and code in used]
+    wrong = [code for code, value in enumerate(found) if value is None and code in used]
     if wrong:
         row = int(np.isin(texts.codes, wrong).argmax())
         raise TextInNumbersError(column, first_row + row, texts.values[texts.codes[row]])
-    return [time or _START for time in times]
+    return [default if value is None else value for value in found]
 
 
 def _numbers(times: list[datetime], codes: np.ndarray, part: str) -> np.ndarray:

@@ -29,11 +29,7 @@ _PARSE_ERROR = re.compile(r"(?:In CSV column #(\d+): )?Row #(\d+): CSV conversio
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
-    """Open CSV or TSV files with the same columns.
-
-    Raises InputError: an option names no column, or a file is not a table of the kind that the options
-        describe.
-    """
+    """Open CSV or TSV files with the same columns."""
     import_pyarrow()
     files = [
         DelimitedFile(RereadableFile(file, budget.scratch), options, budget) for file in inputs

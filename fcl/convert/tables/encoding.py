@@ -108,10 +108,7 @@ class TableEncoding:
 
     @classmethod
     def like(cls, reference: Reference, survey: Survey) -> TableEncoding:
-        """The columns of another data set, or of a model, by their names.
-
-        Raises InputError for a mean that is needed and not known, or for a column of another kind.
-        """
+        """The columns of another data set, or of a model, by their names."""
         table = survey.files[0]
         number_places, text_places = survey.selection.places()
         record = reference.record

@@ -42,10 +42,7 @@ class Options(ColumnOptions):
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
-    """Open Parquet files with the same columns.
-
-    Raises InputError: a file is damaged, or an option names no column.
-    """
+    """Open Parquet files with the same columns."""
     import_pyarrow()
     for file in inputs:
         if file.is_stdin or file.compressed:

@@ -26,7 +26,7 @@ from fcl.convert.tables.contract import (
     least_rows,
     shown_columns,
 )
-from fcl.convert.tables.dates import PARTS, add_parts, dated_batches, parse_parts
+from fcl.convert.tables.dates import PARTS, add_parts, computed_batches, parse_parts
 from fcl.convert.tables.encoding import TableEncoding
 from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
@@ -37,11 +37,7 @@ _SPARSE_BELOW = 0.25
 
 
 class TableSource(ConvertSource):
-    """Rows of tables with the same columns.
-
-    Raises InputError: as :class:`Survey` and :class:`Roles` say; or the files have different columns or
-        no rows.
-    """
+    """Rows of tables with the same columns."""
 
     def __init__(
         self,
@@ -122,9 +118,9 @@ class TableSource(ConvertSource):
         least = least_rows(len(self._survey.used))
         rows = budget.block_rows(8 * (2 * len(selection.numbers) + x), least)
         for file in self._files:
-            for batch in dated_batches(file, selection, last=True):
+            for batch in computed_batches(file, selection, last=True):
                 for start in range(0, len(batch), rows):
-                    yield self._rows(_part(batch, slice(start, start + rows)))
+                    yield self._rows(batch.part(slice(start, start + rows)))
 
     def _find_layout(self) -> OutputLayout:
         encoding, survey, options = self._encoding, self._survey, self._options
@@ -171,11 +167,9 @@ class TableSource(ConvertSource):
     def _rows(self, batch: TableBatch) -> ConvertedRows:
         source_row = np.arange(self.rows_in, self.rows_in + len(batch))
         self.rows_in += len(batch)
-        if self._options.missing == "drop":
-            keep = self._complete(batch)
-            if not keep.all():
-                self.dropped["with missing values"] += int((~keep).sum())
-                batch, source_row = _part(batch, keep), source_row[keep]
+        keep = self._kept(batch)
+        if not keep.all():
+            batch, source_row = batch.part(keep), source_row[keep]
         encode = self._encoding.sparse if self._layout.kind == "sparse" else self._encoding.dense
         obs: dict[str, Column] = {}
         if self._roles.groups is not None:
@@ -191,11 +185,17 @@ class TableSource(ConvertSource):
             weights = batch.numbers[:, at].copy()  # the writer may keep it
         return ConvertedRows(encode(batch, self._layout.dtype), source_row, y, weights, obs)
 
-    def _complete(self, batch: TableBatch) -> np.ndarray:
-        keep = ~np.isnan(batch.numbers).any(1)
-        for texts in batch.texts[: len(self._survey.selection.texts)]:
-            keep &= texts.codes >= 0
-        return keep
+    def _kept(self, batch: TableBatch) -> np.ndarray:
+        """Which rows are converted; the others are counted."""
+        has_target = self._survey.has_target(batch)
+        complete = np.ones(len(batch), bool)
+        if self._options.missing == "drop":
+            complete = ~np.isnan(batch.numbers).any(1)
+            for texts in batch.texts[: len(self._survey.selection.texts)]:
+                complete &= texts.codes >= 0
+        self.drop("without a target", ~has_target)
+        self.drop("with missing values", has_target & ~complete)
+        return has_target & complete
 
     def _column(self, batch: TableBatch, at: int) -> Column:
         """A column beside X: numbers, integers if all of them are, or a categorical."""
@@ -233,7 +233,3 @@ def _check_same_columns(files: Sequence[TableFile]) -> None:
             raise InputError(
                 f"{file.name} has {why}; expected the columns of {first.name}, in the same order"
             )
-
-
-def _part(batch: TableBatch, rows: slice | np.ndarray) -> TableBatch:
-    return TableBatch(batch.numbers[rows], [texts.part(rows) for texts in batch.texts])

@@ -11,8 +11,13 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.cells import is_sequence
 from fcl.convert.contract import TEXT_BYTES, Budget
-from fcl.convert.numbers import FIRST_INEXACT, is_rounded_integer
-from fcl.convert.precision import Precision, needs_survey, stored_type
+from fcl.convert.precision import (
+    FIRST_INEXACT,
+    Precision,
+    is_rounded_integer,
+    needs_survey,
+    stored_type,
+)
 from fcl.convert.tables.columns import ColumnOptions, Roles, categories_of
 from fcl.convert.tables.contract import (
     ColumnSelection,
@@ -22,16 +27,25 @@ from fcl.convert.tables.contract import (
     Texts,
     shown_columns,
 )
-from fcl.convert.tables.dates import AMBIGUOUS, dated_batches
+from fcl.convert.tables.dates import AMBIGUOUS, computed_batches
 from fcl.errors import InputError
+from fcl.types import Ints
 
-#: Numbers with a comma before decimals, or between thousands.
-_WITH_COMMAS = re.compile(r"[-+]?([0-9]+(\.[0-9]{3})*,[0-9]+|[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?)")
-
-_COMMAS = (
-    "give --decimal , if commas mark decimals, remove the separators of thousands, or give "
-    "--categorical"
-)
+_COMMA = "--decimal , if commas mark decimals, --thousands , if they separate thousands"
+#: Numbers with marks between thousands, or a comma before decimals, and the options that read them.
+_MARKS = [
+    (re.compile(rf"[-+]?{pattern}"), options)
+    for pattern, options in (
+        ("[0-9]{1,3},[0-9]{3}", _COMMA),
+        (r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", "--thousands ,"),
+        ("[0-9]+,[0-9]+", "--decimal ,"),
+        (r"[0-9]{1,3}(\.[0-9]{3})+,[0-9]+", "--decimal , --thousands ."),
+        (r"[0-9]{1,3}(\.[0-9]{3}){2,}", "--thousands . --decimal ,"),
+        ("[0-9]{1,3}([ \u00a0\u202f][0-9]{3})+,[0-9]+", "--decimal , --thousands space"),
+        ("[0-9]{1,3}([ \u00a0\u202f][0-9]{3})+([.][0-9]+)?", "--thousands space"),
+        ("[0-9]{1,3}('[0-9]{3})+([.][0-9]+)?", "--thousands \\'"),
+    )
+]
 #: A column of text that differs in each row names the rows, if there are so many.
 _NAMED_ROWS = 200
 #: Problems that a message lists.
@@ -84,8 +98,8 @@ class TextStats:
     number: tuple[int, str] | None = None
     text: tuple[int, str] | None = None
 
-    def add(self, texts: Texts, row: int, is_number: Callable[[str], bool]) -> None:
-        """Add the values of a batch that begins at this row."""
+    def add(self, texts: Texts, rows: Ints, is_number: Callable[[str], bool]) -> None:
+        """Add the values of these rows."""
         self.missing += int((texts.codes < 0).sum())
         first = np.full(len(texts.values) + 1, -1)  # row of each value; the last is "missing"
         first[texts.codes[::-1]] = np.arange(len(texts.codes))[::-1]
@@ -94,9 +108,9 @@ class TextStats:
                 self.codes[value] = len(self.codes)
                 self.size += TEXT_BYTES + len(value)
                 if is_number(value):
-                    self.number = self.number or (row + at, value)
+                    self.number = self.number or (int(rows[at]), value)
                 else:
-                    self.text = self.text or (row + at, value)
+                    self.text = self.text or (int(rows[at]), value)
 
 
 class Survey:
@@ -108,9 +122,6 @@ class Survey:
     precision : of the columns of numbers in X, in the order of the selection, if the dtype depends on
         values.
     texts : in the order of the selection; empty for the column of names.
-
-    Raises InputError: mixed kinds, too many categories, values that are missing or not finite: with row
-        and column.
     """
 
     def __init__(
@@ -128,15 +139,15 @@ class Survey:
         table = files[0]
         self.categorical = set(forced) | set(categories_of(table, options))
         self.categorical |= {at for at in table.date_parts if table.looks_like_text[at]}
-        self.used = [
-            *roles.x,
-            *(r for r in (roles.y, roles.weights, roles.groups) if r is not None),
-        ]
+        beside = (roles.y, roles.weights, roles.groups)
+        # with the columns of a model, the groups may be a column of X, too
+        self.used = [*dict.fromkeys([*roles.x, *(at for at in beside if at is not None)])]
         self._x = set(roles.x)
         self._as_text = {at for at in self.used if at in self.categorical}
         self._dates = {at for at in roles.x if at < table.width and table.looks_like_date[at]}
         self._dates -= self.categorical
         self._as_text |= {at for at in self.used if table.looks_like_text[at]} - self._dates
+        self._grouped = {at for file in files for at in file.looks_grouped}
         if roles.weights in self._as_text:
             raise InputError(f"--weights: {table.name}: expected numbers, got text")
         self._problems: dict[int, str] = {}  # by column, the first one of each
@@ -214,13 +225,19 @@ class Survey:
                     f"{start} numbers such as {example}, and unusual blanks around values; remove the "
                     "blanks, or give --categorical",
                 )
-            elif all(map(_WITH_COMMAS.fullmatch, stats.codes)):
-                self._refuse(column, f"{start} numbers with commas, such as {example}; {_COMMAS}")
+            elif all(map(_options_of_marks, stats.codes)):
+                found = set(map(_options_of_marks, stats.codes))
+                options = max(found - {_COMMA} or found, key=len)
+                self._refuse(
+                    column,
+                    f"{start} numbers with commas or other marks, such as {example}; give {options}, or "
+                    "--categorical",
+                )
             elif column in self._x and all(map(AMBIGUOUS.fullmatch, stats.codes)):
                 self._refuse(
                     column,
-                    f"{start} dates such as {example}, whose day and month may be exchanged; write them "
-                    "as 2021-05-18, or give --categorical",
+                    f"{start} dates such as {example}, whose day and month may be exchanged; give "
+                    "--date-order dmy or mdy for dates with four digits of the year, or --categorical",
                 )
 
     def _check_integers(self) -> None:
@@ -251,7 +268,8 @@ class Survey:
         numbers = [at for at in self.used if at not in self._as_text]
         texts = [at for at in self.used if at in self._as_text]
         # values of the column of names are read in the second pass only
-        self.selection = ColumnSelection(numbers, texts, frozenset(self._dates))
+        grouped = frozenset(self._grouped.intersection(numbers))
+        self.selection = ColumnSelection(numbers, texts, frozenset(self._dates), grouped)
         self.numbers = NumberStats.empty(len(numbers))
         self.precision = Precision(self._budget)
         self._x_numbers = [place for place, at in enumerate(numbers) if at in self._x]
@@ -260,18 +278,30 @@ class Survey:
         for file in self.files:
             row = 0
             try:
-                for batch in dated_batches(file, self.selection, last=False):
-                    self._add(file, batch, row)
+                for batch in computed_batches(file, self.selection, last=False):
+                    rows = row + np.flatnonzero(keep := self.has_target(batch))
+                    self._add(file, batch if keep.all() else batch.part(keep), rows)
                     row += len(batch)
             except TextInNumbersError as error:
                 self._add_text(file, error)
                 return False
-            self.n_rows += row
         return True
+
+    def has_target(self, batch: TableBatch) -> np.ndarray:
+        """Which rows have a target, bool (m,); all, unless those without one are to be dropped."""
+        at = self.roles.y
+        if at is None or self.options.missing_target != "drop":
+            return np.ones(len(batch), bool)
+        if at in self.selection.texts:
+            return batch.texts[self.selection.texts.index(at)].codes >= 0
+        return ~np.isnan(batch.numbers[:, self.selection.numbers.index(at)])
 
     def _add_text(self, file: TableFile, error: TextInNumbersError) -> None:
         """Note that a column holds text; refuse it if other rows held numbers or dates."""
         column, what = error.column, f"the text {shown(error.value)}, but"
+        if file.is_grouped(error.value) and column not in self._grouped:
+            self._grouped.add(column)
+            return
         parts = {at for at, (source, _) in file.date_parts.items() if source == column}
         if column in self._dates or parts:
             self._dates.discard(column)
@@ -287,66 +317,67 @@ class Survey:
             self._check_problems()
         self._as_text.add(column)
 
-    def _add(self, file: TableFile, batch: TableBatch, row: int) -> None:
-        self._check_numbers(file, batch.numbers, row)
+    def _add(self, file: TableFile, batch: TableBatch, rows: Ints) -> None:
+        self.n_rows += len(rows)
+        self._check_numbers(file, batch.numbers, rows)
         self.numbers.add(batch.numbers)
         if self._examines:
             self.precision.add_rows(batch.numbers[:, self._x_numbers])
         for place, texts in enumerate(batch.texts):
-            self._check_missing(file, texts.codes < 0, self.selection.texts[place], row)
-            self._check_nul(file, texts, self.selection.texts[place], row)
+            self._check_missing(file, texts.codes < 0, self.selection.texts[place], rows)
+            self._check_nul(file, texts, self.selection.texts[place], rows)
             if self.selection.texts[place] not in self._problems:
-                self.texts[place].add(texts, row, file.is_number)
+                self.texts[place].add(texts, rows, file.is_number)
         for place in range(len(batch.texts)):
             self._check_categories(file, place)
         size = sum(stats.size for stats in self.texts)
         self._budget.check(f"{file.name}: the different texts of the columns", size)
 
-    def _check_numbers(self, file: TableFile, numbers: np.ndarray, row: int) -> None:
+    def _check_numbers(self, file: TableFile, numbers: np.ndarray, rows: Ints) -> None:
         infinite, missing = np.isinf(numbers), np.isnan(numbers)
         if infinite.any():
             line, place = np.argwhere(infinite)[0].tolist()
             name = shown(file.columns[self.selection.numbers[place]])
             problem = (
-                f"{file.where(row + line)}: the column {name} is infinite; expected a finite number"
+                f"{file.where(rows[line])}: the column {name} is infinite; expected a finite number"
             )
             self._refuse(self.selection.numbers[place], problem)
         for place in np.flatnonzero(missing.any(0)).tolist():
-            self._check_missing(file, missing[:, place], self.selection.numbers[place], row)
+            self._check_missing(file, missing[:, place], self.selection.numbers[place], rows)
         if self.roles.weights is not None:
             weights = numbers[:, self.selection.numbers.index(self.roles.weights)]
             if (weights < 0).any():
                 line = int((weights < 0).argmax())
                 raise InputError(
-                    f"{file.where(row + line)}: expected weights >= 0 in the column "
+                    f"{file.where(rows[line])}: expected weights >= 0 in the column "
                     f"{shown(file.columns[self.roles.weights])}, got {weights[line]:g}; correct it, or "
                     "remove the row"
                 )
 
-    def _check_missing(
-        self, file: TableFile, missing: np.ndarray, column: int, first_row: int
-    ) -> None:
+    def _check_missing(self, file: TableFile, missing: np.ndarray, column: int, rows: Ints) -> None:
         accepted = self.options.missing == "drop" or (
             self.options.missing == "mean" and column in self._x
         )
         if accepted or not missing.any():
             return
+        where = file.where(rows[missing.argmax()])
         if column in self._x:
-            self._lacking.setdefault(column, file.where(first_row + int(missing.argmax())))
+            self._lacking.setdefault(column, where)
             return
+        option = "--missing-target" if column == self.roles.y else "--missing"
         self._refuse(
             column,
-            f"{file.where(first_row + int(missing.argmax()))}: the column "
-            f"{shown(file.columns[column])} has no value; give --missing drop, to leave out such rows",
+            f"{where}: the column {shown(file.columns[column])} has no value; give {option} drop, to "
+            "leave out such rows",
         )
 
-    def _check_nul(self, file: TableFile, texts: Texts, column: int, first_row: int) -> None:
+    def _check_nul(self, file: TableFile, texts: Texts, column: int, rows: Ints) -> None:
         wrong = [code for code, value in enumerate(texts.values) if "\0" in value]
-        rows = np.flatnonzero(np.isin(texts.codes, wrong))
-        if rows.size:
+        found = rows[np.isin(texts.codes, wrong)]
+        if found.size:
             self._refuse(
                 column,
-                f"{file.where(first_row + int(rows[0]))}: the column {shown(file.columns[column])} "
+                f"{file.where(found[0])}: the column {shown(file.columns[column])} "
                 "holds a NUL byte; expected text: is the file damaged? Otherwise remove the byte",
             )
 
@@ -387,6 +418,11 @@ class Survey:
             f"correct it, give --na {shown(text)} if this means a missing value, or --categorical "
             f"{shown(name)} if all its values are categories"
         )
-        if _WITH_COMMAS.fullmatch(text) and not file.is_typed:
-            advice = _COMMAS
+        if (options := _options_of_marks(text)) and not file.is_typed:
+            advice = f"give {options}, or --categorical"
         self._refuse(column, f"{file.where(row)}: the column {shown(name)} holds {what}; {advice}")
+
+
+def _options_of_marks(text: str) -> str:
+    """The options that read a number with other marks than a point before decimals; empty for others."""
+    return next((options for marks, options in _MARKS if marks.fullmatch(text)), "")

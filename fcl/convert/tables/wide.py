@@ -144,7 +144,7 @@ def _numbers(values: Any, table: CsvTable, selection: ColumnSelection, row: int)
         found = compute.cast(plain, pyarrow.float64())
     except pyarrow.ArrowInvalid:
         for place, value in enumerate(values.to_pylist()):
-            if value is not None and not table.is_number(value):
+            if value is not None and (table.is_grouped(value) or not table.is_number(value)):
                 line, column = divmod(place, len(selection.numbers))
                 raise TextInNumbersError(selection.numbers[column], row + line, value) from None
         raise
