@@ -74,12 +74,12 @@ def refusals(document: Any, read: Callable[[Any], object], every: bool = True) -
     """Read the mutations; returns the messages of those that are refused.
 
     read : reads a document, and uses what it says; raises InputError, or nothing.
-    every : whether to read all of them; otherwise a fifth, so that each place has some.
+    every : whether to read all of them; otherwise a ninth, so that each place has some.
 
     Fails for any other error, and for messages of several lines.
     """
     messages, wrong = {}, []
-    chosen = list(mutations(document))[:: 1 if every else 5]
+    chosen = list(mutations(document))[:: 1 if every else 9]
     for words, each in chosen:
         try:
             read(each)

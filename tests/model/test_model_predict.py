@@ -89,7 +89,7 @@ def test_memory_stays_within_blocks(tmp_path: Path, model: Model) -> None:
 
     write_scores(model, np.zeros((10, 12), np.uint8), tmp_path / "warm.npy")
     # text takes longer to write
-    for suffix, n, most in (("npy", 4e6, 20e6), ("tsv", 1.5e6, 15e6), ("zarr", 4e6, 20e6)):
+    for suffix, n, most in (("npy", 2e6, 20e6), ("tsv", 8e5, 15e6), ("zarr", 2e6, 20e6)):
         path = tmp_path / f"{suffix}-X.npy"
         np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(int(n), 12)).flush()
         data = open_data(path, y=None)

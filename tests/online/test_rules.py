@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from checkpoints import rewrite
 from online_eager import (
     Truncated,
@@ -77,6 +78,25 @@ def test_tiny_slopes_do_not_divide_by_zero() -> None:
         learner.learn(chunk_of(X), np.array([1.0, -1.0, 1.0]), np.ones(3), np.zeros(3))
         w, b = dense_point(learner)
         assert w[0] == 0.0 and w[1] != 0.0 and np.isfinite(b)
+
+
+def test_long_rows_fit() -> None:
+    p = 70_000
+    X = np.ones((2, p))
+    learner = make_learner("ftrl", p, OnlineOptions(1e-6))
+    learner.learn(chunk_of(X), np.array([1.0, -1.0]), np.ones(2), np.zeros(2))
+    assert len(learner.point()[0]) == p
+
+
+@pytest.mark.parametrize("weights", ["float64", "float32", "q3.12"])
+def test_a_flush_leaves_the_weights(weights: str) -> None:
+    learner = make_learner("truncated-gradient", 6, OnlineOptions(1e-3, weights=weights, period=3))
+    for seed in (0, 1):
+        feed(learner, *stream(seed, 50, 6, "logistic"))
+        before = dense_point(learner)[0]
+        learner.flush()
+        np.testing.assert_allclose(dense_point(learner)[0], before, rtol=1e-6, atol=2.0**-12)
+        assert before.any()
 
 
 def test_states_of_earlier_versions_have_no_new_options(tmp_path: Path) -> None:
