@@ -10,14 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from explicit import explicit_family, make_solver, run
-from judge import LOSSES, Problem
-from rows import acceptors, pyrimidines
 
 from fcl import parallel
-from fcl.features import KmerFamily
-from fcl.features.base import Family
-from fcl.objective import SingleOutput, find_loss
 from fcl.parallel import SERIAL, Team, available_cores, cut
 
 
@@ -151,81 +145,6 @@ def test_close_ends_the_threads() -> None:
 
 
 # -- the same bits -----------------------------------------------------------------------------
-
-
-def sums(objective: SingleOutput) -> list[object]:
-    rng = np.random.default_rng(4)
-    m, dm = rng.normal(size=(2, objective.n_rows))
-    r, q = np.empty((2, objective.n_rows))
-    objective.residuals_curvatures(m, r, q, 0.3)
-    return [
-        objective.loss_sum(m, 0.3),
-        objective.line_sums(m, dm, 0.7, 0.3),
-        objective.best_intercept(m),
-        objective.best_intercept(m, 0.1, 0.2, 0.3, dm, 0.5),
-        objective.dual_bound(r, 3.0),
-        r.tobytes() + q.tobytes(),
-    ]
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_objective_of_any_team(loss: str) -> None:
-    y = acceptors(14, 1000)[1] if loss != "squared" else pyrimidines(1000)
-    s = np.random.default_rng(3).uniform(0.2, 3.0, 1000)
-    found = []
-    for threads in (1, 2, 3):
-        team = Team(threads)
-        found.append(sums(SingleOutput(find_loss(loss), y, s, 0.7, True, 64, team)))
-        team.close()
-    assert found[0] == found[1] == found[2]
-    assert found[0] == sums(SingleOutput(find_loss(loss), y, s, 0.7, True, 64))
-
-
-def path(
-    family: Family, raw: np.ndarray, problem: Problem, most: int, threads: int, sampled: bool
-) -> list[object]:
-    """The results of passes, with the trainer on all rows or on a third of them."""
-    sample = None
-    if sampled:
-        rows = np.flatnonzero(np.random.default_rng(8).random(len(raw)) < 0.35)
-        sample = rows, np.full(len(rows), 0.35)
-    team = Team(most)
-    team.threads = threads
-    solver = make_solver(family, raw, problem, tol=1e-6, block_rows=64, sample=sample, team=team)
-    found: list[object] = []
-
-    def watch(*_: object) -> None:
-        point, working, n = solver.outer.point, solver.local.working, solver.cache.n
-        found.extend([point.ids.tobytes(), point.weights.tobytes(), point.intercept])
-        found.extend([working.correction[:n].tobytes(), working.floor[:n].tobytes()])
-
-    found.extend(run(solver, 12, watch))
-    team.close()
-    assert len(solver.outer.point.ids) > 10
-    return found
-
-
-@pytest.mark.parametrize(
-    ("loss", "sampled"), [("logistic", True), ("squared", False), ("squared_hinge", True)]
-)
-def test_passes_of_any_team(loss: str, sampled: bool) -> None:
-    codes, labels = acceptors(14, 700)
-    y = pyrimidines(700) if loss == "squared" else labels
-    C = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}[loss]
-    problem = Problem(np.zeros((700, 1)), y, np.ones(700), loss, C)
-    family = KmerFamily(3, 14)
-    alone = path(family, codes, problem, 1, 1, sampled)
-    for most, threads in ((3, 3), (4, 2)):
-        assert path(family, codes, problem, most, threads, sampled) == alone
-
-
-def test_real_values_of_any_team() -> None:
-    random = np.random.default_rng(5)
-    phi = random.normal(size=(500, 60)).astype(np.float32).astype(np.float64)
-    y = phi @ random.normal(size=60) + random.normal(size=500)
-    problem = Problem(phi, y, np.ones(500), "squared", 0.05)
-    alone = path(explicit_family(phi), phi, problem, 1, 1, False)
-    assert path(explicit_family(phi), phi, problem, 3, 3, False) == alone
 
 
 @pytest.mark.parametrize("items", [range(0), range(1), range(3, 40), range(100)])

@@ -1,13 +1,11 @@
 """The fingerprint depends only on the values."""
 
-from itertools import pairwise
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.data import DataSet
-from fcl.data.fingerprint import _spaced_blocks, fingerprint
+from fcl.data.fingerprint import fingerprint
 from fcl.data.memory import MemoryReader
 from tests.data.conftest import Chunked
 
@@ -42,17 +40,6 @@ def test_any_difference_in_small_data_counts(arrays):
         of(X=arrays["X"][:49]),
     ]
     assert len(set(variants)) == len(variants)
-
-
-@given(n_rows=st.integers(1, 50_000))
-def test_blocks_are_spaced_over_all_rows(n_rows):
-    blocks = _spaced_blocks(n_rows)
-    assert blocks[0][0] == 0
-    assert blocks[-1][1] == n_rows
-    assert len(blocks) <= 64
-    assert all(a[1] <= b[0] for a, b in pairwise(blocks))
-    if n_rows > 64 * 64:
-        assert all(stop - start == 64 for start, stop in blocks)
 
 
 @given(n_rows=st.integers(1, 20_000), chunk_rows=st.integers(1, 25_000))

@@ -101,15 +101,6 @@ def test_blocks_that_fit_in_the_buffer_together_are_read_from_the_file_once(
     assert in_memory.at_hand and not rows.at_hand
 
 
-def test_what_comes_next_is_read_at_once_if_there_is_room(tmp_path, read):
-    rows = filled(3, 1, (10, 5), tmp_path)
-    for first in range(9):
-        for block in range(3):
-            check(rows, block, slice(first, first + 2))
-    # three of ten rows at a time, from rows 0, 2, 4, 6 and 8 on
-    assert read == [3 * 5] * 12 + [2 * 5] * 3
-
-
 def test_a_read_that_failed_leaves_no_block_in_the_place_of_another(tmp_path, monkeypatch):
     rows, part = filled(4, 1, (6, 5), tmp_path), slice(2, 4)
     for block in range(3):
@@ -120,19 +111,6 @@ def test_a_read_that_failed_leaves_no_block_in_the_place_of_another(tmp_path, mo
             rows.read(3, part)
     for block in (3, 2, 1, 0):
         check(rows, block, part)
-
-
-@on_disk
-def test_a_record_may_be_overwritten(on_disk, tmp_path):
-    rows = filled(30, 10, (4,), tmp_path if on_disk else None)
-    check(rows, 2)
-    rows.writable(1)[:] = 7
-    rows.commit(1, ())
-    check(rows, 2)
-    assert rows.read(1)[0].tolist() == [7] * 4 and rows.read(1)[1] == ()
-    rows.writable(1)[:] = 8
-    check(rows, 0)
-    check(rows, 2)
 
 
 @on_disk

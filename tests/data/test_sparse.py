@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from fcl.data import SparseRowReader, SparseRows, open_data
 from fcl.data.base import RowReader, chunk_ranges
-from fcl.data.memory import MemoryReader
 from fcl.data.sparse import from_matrix
 from tests.data.conftest import chunked_matrix, csr, csr_tree
 
@@ -144,16 +143,6 @@ def test_skewed_rows_are_cut_by_the_heaviest():
     assert max(rows.read(a, b).nbytes for a, b in chunk_ranges(rows)) < 71_000
 
 
-def test_what_is_kept_is_given_back():
-    rows, parts = chunked_matrix(random_matrix(), 1000)
-    rows.read(0, 3)
-    rows.read(3, 6)
-    assert parts[2].decoded == [0]
-    rows.release()
-    rows.read(6, 9)
-    assert parts[2].decoded == [0, 0]
-
-
 class Repeated(RowReader):
     """A part of an enormous matrix that is not stored: its values are computed from the positions."""
 
@@ -261,8 +250,3 @@ def test_triples_are_added_up():
 def test_spare_entries_at_the_end_are_not_read():
     matrix = csr([0, 1, 2], [0, 1, 99], [1.0, 2, 3], (2, 3))
     assert_canonical(from_matrix(matrix, "X").read(0, 2), np.array([[1.0, 0, 0], [0, 2, 0]]))
-
-
-def test_memory_reader_of_nothing():
-    reader = MemoryReader(np.empty(0), "data", may_be_empty=True)
-    assert (reader.chunk_rows, len(reader.read(0, 0))) == (1, 0)

@@ -22,7 +22,6 @@ from fcl.features.run import run
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.solver import Solver
 from tests.pricing import Pricing
-from tests.windows import THOROUGH
 
 LENGTH, N, BLOCK_ROWS = 16, 700, 128
 DNA = (
@@ -137,45 +136,6 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Outer, "certify", record)
     return found
-
-
-def check_drivers(
-    data: fcl.DataSet, text: str, writers: int, passes: list[str], fault: str, **options: Any
-) -> None:
-    """At the empty model and at a given point; a writer dies after it has made prices."""
-    options |= {"C": 0.1, "tol": 1e-12, "max_passes": 1, "block_rows": BLOCK_ROWS}
-    options |= {"row_view": "all"}
-
-    def train(**more: Any) -> fcl.Model:
-        passes.clear()
-        with pytest.warns(fcl.ConvergenceWarning):
-            return fcl.train(data, text, **options, **more).model
-
-    initial = train(driver="inline")
-    train(driver="inline", initial=initial)
-    expected = passes.copy()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FCL_FAULT", fault)
-        train(driver="processes", writers=writers, initial=initial)
-    assert passes == expected
-    assert len(passes) == 2
-
-
-#: Every family, with varying numbers of writers; all of them for one family, or if tests are thorough.
-DRIVEN = [
-    (text, n)
-    for i, text in enumerate([*DNA, *TABLES])
-    for n in (1, 2, 3, 4)
-    if THOROUGH or i == 0 or n == 1 + i % 4
-]
-
-
-@pytest.mark.thin(3)
-@pytest.mark.parametrize(("text", "writers"), DRIVEN)
-def test_drivers_and_writers(text: str, writers: int, passes: list[str]) -> None:
-    fault = f"writer:{writers - 1}:price-done:1:kill"
-    room = {"l1_ratio": 0.9, "memory": "2GiB"}  # for 4 writers
-    check_drivers(data_of(text), text, writers, passes, fault, **room)
 
 
 # -- the certificate -------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tracemalloc
 import warnings
-from collections import namedtuple
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,14 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from judge import Problem, confirm
+from judge import Problem
 from scipy.sparse import csr_array
 
 import fcl
 from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
-from fcl.drivers import plan
 from fcl.drivers.rows import select_rows as select_all
-from fcl.errors import InputError
 from fcl.features import Columns, bind_features
 from fcl.features.generator import GeneratedFamily, forms
 from fcl.features.generator import family as family_module
@@ -62,21 +59,6 @@ def train(data: Any, features: Any = "columns", **options: Any) -> fcl.TrainResu
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fcl.ConvergenceWarning)
         return fcl.train(data, features, **(defaults | options))
-
-
-def check(result: fcl.TrainResult, kind: str) -> None:
-    problem, best = judged(kind)
-    assert result.converged, result.message
-    w = np.zeros(M)
-    w[result.model.ids] = result.model.weights
-    confirm(problem, w, result.model.intercept, result.certificate, best)
-    assert result.certificate.objective == pytest.approx(best.objective, rel=1e-6)
-    support = (problem.phi[:, result.model.ids] != 0).sum(axis=0)
-    np.testing.assert_array_equal(result.model.support, support)
-    # dense and sparse rows are scored alike, whichever the model was made of
-    expected = problem.phi @ w + result.model.intercept
-    for rows in (problem.phi, csr_array(problem.phi)):
-        np.testing.assert_allclose(result.model.margins(rows), expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -263,41 +245,6 @@ def test_reading_sparse_rows_takes_what_is_planned(columns: int, tmp_path: Path)
     directory = 8 * columns * kept + 16 * min(columns, each * block_rows)
     assert peak <= 2 * rows.block_bytes(block_rows) + 2 * directory + (4 << 20)
     prepared.close()
-
-
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("row_view", ["all", 256])
-@pytest.mark.parametrize("driver", ["inline", "processes"])
-def test_sparse_entries_in_a_scratch_file_change_nothing(
-    driver: str, row_view: str | int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, y = table("float64")
-    _write(zarr.open_group(tmp_path / "data.zarr", mode="w"), X, y)
-    data = fcl.open_data(tmp_path / "data.zarr", x="X", y="obs/label")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    divide = plan._divide
-    plans: list[plan.Plan] = []
-    results = []
-    for on_disk in (False, True):
-
-        def chosen(job: Any, budget: int, _: Any, *more: Any, on_disk: bool = on_disk) -> plan.Plan:
-            plans.append(divide(job, budget, on_disk, *more))
-            return plans[-1]
-
-        monkeypatch.setattr(plan, "_divide", chosen)
-        results.append(train(data, driver=driver, row_view=row_view, scratch=scratch))
-        check(results[-1], "float64")
-    assert 10 * csr_array(X).nnz < plans[-1].scratch_bytes < 20 * csr_array(X).nnz
-    if driver == "inline":
-        kept, read = (result.model for result in results)
-        assert read.certificate == kept.certificate
-        assert read.weights.tobytes() == kept.weights.tobytes()
-    assert not list(scratch.iterdir())
-    full = namedtuple("full", "free")(1000)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: full)
-    with pytest.raises(InputError, match=r"expected room for 0 MiB of prepared rows, got 0 MiB"):
-        train(data, driver=driver, row_view=row_view, scratch=scratch)
 
 
 def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ import fcl
 from fcl.features import Fourier, bind_features, parse_features, spell_features
 from fcl.features.fourier import STEP
 from fcl.features.generator.contract import decode, encode
-from fcl.testing import check_generator
 
 
 def numbers(n: int = 700, m: int = 5, seed: int = 0) -> np.ndarray:
@@ -174,16 +173,6 @@ def test_values_beyond_float32_are_reported() -> None:
     made = fitted(x, standardise=False, gamma=1.0)
     x[3, 1] = 1e300
     assert not np.isfinite(made.columns(np.arange(5), made.prepare(x))[3]).any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [{"kernel": "gaussian"}, {"kernel": "laplace"}, {"pca": 3}, {"pca": 2, "standardise": True}],
-)
-def test_they_keep_the_contract(options: dict[str, Any]) -> None:
-    report = check_generator(Fourier(n=200, dtype="int8", **options), numbers())
-    assert not report.faults and "training: good" in str(report)
 
 
 # -- principal components --------------------------------------------------------------------------

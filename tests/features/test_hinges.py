@@ -12,7 +12,6 @@ import fcl
 from fcl.errors import InputError, ScaleWarning
 from fcl.features import Hinges, parse_features
 from fcl.features.generator.contract import decode, encode
-from fcl.testing import check_generator
 
 N = 400
 RNG = np.random.default_rng(5)
@@ -47,16 +46,6 @@ def objective(phi: np.ndarray, w: np.ndarray, b: float, C: float, loss: str) -> 
 
 
 # -- the class -------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rows", "options"),
-    [(X, {"n": 5}), (X.astype(np.float32), {}), (X[:, 2:4], {"n": 3, "scale": False})],
-)
-def test_the_contract_of_generators(rows: np.ndarray, options: dict[str, Any]) -> None:
-    report = check_generator(Hinges(**options), rows)
-    assert not report.faults and "training: good" in str(report)
 
 
 @pytest.mark.parametrize("n", [1, 2, 16, 500])

@@ -28,17 +28,6 @@ def margins(
     return out
 
 
-def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
-    family = KmerFamily(2, 5)
-    prepared = prepare(family, make_windows(0, MAX_ROWS // 64 * 64, 5, "few"))
-    words = sum(-(-(rows.stop - rows.start) // 64) for _, rows in prepared.blocks())
-    assert family.column_maker(prepared, 1).batch == 1
-    assert family.column_maker(prepared, 10 * 8 * words).batch == 10
-    assert family.column_maker(prepared, 1 << 40).batch <= 1024
-    nothing = PreparedRows(0, 64, family.record_shape(64))
-    assert len(family.column_maker(nothing, 1 << 20).make(np.arange(3))) == 0
-
-
 @pytest.mark.skipif(INTERPRETED, reason="too many rows, one by one")
 def test_bitmaps_of_many_patterns_over_many_rows() -> None:
     """Blocks of several slices, whose last one is not full, and patterns of the letters of its rows."""
@@ -62,21 +51,6 @@ def test_bitmaps_of_many_patterns_over_many_rows() -> None:
         for t, letter in enumerate(text):
             wanted &= (letter == ".") | (letters[codes[:, t]] == letter)
         assert (column == wanted).all()
-
-
-@pytest.mark.skipif(INTERPRETED, reason="too many cells, one by one")
-@pytest.mark.parametrize("d", [7, 8, 9])
-def test_margins_of_two_positions_are_added_together(
-    d: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    family = KmerFamily(d, d + 4)
-    prepared = prepare(family, make_windows(6, MAX_ROWS, family.length, "none"))
-    rng = np.random.default_rng(6)
-    ids = np.sort(rng.choice(family.n_features, 300, replace=False))
-    weights = rng.normal(size=300)
-    together = margins(family, prepared, ids, weights)
-    monkeypatch.setattr(module.Pair, "fits", lambda *_: False)
-    assert margins(family, prepared, ids, weights).tobytes() == together.tobytes()
 
 
 def grid_model(family: KmerFamily, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
