@@ -50,17 +50,6 @@ def test_command(run: Callable[..., Result], folder: Path) -> None:
     assert result.exit_code == 0 and "\ntable " not in result.output
 
 
-def test_resumed_command(run: Callable[..., Result], folder: Path) -> None:
-    given = (*COMMAND, "--table", "q2.13", "--passes")
-    for name, passes in (("one", 1), ("two", 2)):
-        ok(run("online", folder / "data", *given, passes, "--out", folder / f"{name}.fcl"))
-    more = ("--resume", folder / "one.fcl", "--no-certify", "--passes", 2)
-    ok(run("online", folder / "data", *more, "--out", folder / "r.fcl"))
-    found = [read_state(folder / f"{name}.fcl") for name in ("two", "r")]
-    for name in ("ids", "table", "sums"):
-        assert getattr(found[0], name).tobytes() == getattr(found[1], name).tobytes()
-
-
 def test_rows_that_diverge_leave_the_last_good_state(
     run: Callable[..., Result], folder: Path
 ) -> None:

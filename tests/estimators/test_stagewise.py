@@ -13,9 +13,6 @@ WITHOUT_VALIDATION = {"validation_fraction": 0.0, "n_jobs": 1}
 RANDOM = np.random.default_rng(8)
 N, P = 200, 4
 X = RANDOM.normal(size=(N, P))
-Y = np.array(["a", "b", "c"])[
-    (X @ RANDOM.normal(size=(P, 3)) + RANDOM.gumbel(size=(N, 3))).argmax(1)
-]
 OPTIONS = {"block": 4, "visits": 1, "alpha": 1.0, "validation_fraction": 0.0}
 
 
@@ -43,16 +40,6 @@ def test_classification(problem: Problem, update: str) -> None:
     chances = found.predict_proba(problem.x)
     assert np.allclose(chances.sum(axis=1), 1) and chances.min() >= 0
     assert "valid_loss" in found.history_[0] and found.history_[0]["valid_loss"] is not None
-
-
-def test_class_weights_are_sample_weights() -> None:
-    by_class = {"a": 3.0, "b": 0.5}
-    weights = np.array([by_class.get(label, 1.0) for label in Y])
-    one = StagewiseClassifier("columns", class_weight=by_class, **OPTIONS).fit(X, Y)
-    two = StagewiseClassifier("columns", **OPTIONS).fit(X, Y, sample_weight=weights)
-    plain = StagewiseClassifier("columns", **OPTIONS).fit(X, Y)
-    np.testing.assert_allclose(one.decision_function(X), two.decision_function(X), atol=1e-9)
-    assert np.abs(one.decision_function(X) - plain.decision_function(X)).max() > 1e-2
 
 
 def test_offsets_of_numbers_are_subtracted() -> None:

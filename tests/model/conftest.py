@@ -82,19 +82,6 @@ def windows() -> np.ndarray:
     return np.random.default_rng(5).integers(0, 5, (700, LENGTH), dtype=np.uint8)
 
 
-def brute_margins(model: Model, windows: np.ndarray) -> np.ndarray:
-    """Patterns matched letter by letter, from the definition of the ids."""
-    margins = np.full(len(windows), model.intercept)
-    for feature, weight in zip(model.ids.tolist(), model.weights.tolist(), strict=True):
-        position, code = divmod(feature, 4 * 5**2)
-        matches = np.ones(len(windows), dtype=bool)
-        for i, digit in enumerate((code // 25, code // 5 % 5, code % 5)):
-            if digit != 4:
-                matches &= windows[:, position + i] == digit
-        margins += weight * matches
-    return margins
-
-
 # -- checkpoints
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,12 @@ import pytest
 
 from fcl.data import open_data
 from fcl.features import KmerFamily
-from fcl.model import Certificate, Model, load_model
+from fcl.model import Certificate, Model
 from fcl.model.scores import write_scores
 from fcl.objective import find_loss
-from tests.model.conftest import brute_margins, make_compact, make_model
+from tests.model.conftest import make_model
 
 probability = find_loss("logistic").mean
-
-
-@pytest.mark.parametrize("make", [make_model, make_compact])
-def test_margins_match_the_patterns(
-    tmp_path: Path, windows: np.ndarray, make: Callable[[], Model]
-) -> None:
-    model = make()
-    model.save(tmp_path / "m.fcl")
-    expected = brute_margins(model, windows)
-    assert len(np.unique(expected)) > 3
-    for each in (model, load_model(tmp_path / "m.fcl")):
-        assert np.allclose(each.margins(windows), expected, rtol=0, atol=1e-14)
 
 
 def test_probability_and_labels(windows: np.ndarray) -> None:

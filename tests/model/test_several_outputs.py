@@ -16,7 +16,6 @@ import fcl
 from fcl.cli.inspect import command as inspect_command
 from fcl.errors import InputError
 from fcl.features import Columns, bind_features
-from fcl.files.model import check_header
 from fcl.model import Model, load_model
 from fcl.model.description import feature_sizes
 from fcl.model.labels import encoded_target
@@ -53,21 +52,6 @@ def several(**changes: Any) -> Model:
 def path(tmp_path: Path) -> Path:
     several().save(tmp_path / "m.fcl")
     return tmp_path / "m.fcl"
-
-
-def test_round_trip(path: Path) -> None:
-    again = load_model(path)
-    assert again.weights.tobytes() == WEIGHTS.tobytes() and again.weights.shape == (5, 3)
-    np.testing.assert_array_equal(again.intercept, INTERCEPTS)
-    assert again.labels == KINDS and again.n_outputs == 3 and again.n_active == 5
-    grouped = several(options={"group": True, "class_weight": [["apple", 1.0]] * 3})
-    check_header(grouped.header())
-    assert grouped.group and not again.group
-    nothing = np.empty(0, np.int64)
-    empty = several(ids=nothing, support=nothing, weights=np.empty((0, 3)))
-    empty.save(path, overwrite=True)
-    assert load_model(path).weights.shape == (0, 3)
-    np.testing.assert_array_equal(load_model(path).margins(X[:7]), np.tile(INTERCEPTS, (7, 1)))
 
 
 def test_predictions_of_classes() -> None:

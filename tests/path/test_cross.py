@@ -13,7 +13,6 @@ from sklearn.model_selection import GroupKFold, KFold
 import fcl
 from fcl.path import running
 from fcl.path.folds import fold_of_rows
-from fcl.run.events import PassDone, PointDone
 from fcl.run.reasons import StopReason
 from tests.path.conftest import N, rows, train_path
 
@@ -99,21 +98,6 @@ def test_folds_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, *folds, rest = limits
     assert whole is rest is None
     np.testing.assert_allclose(folds, [300, 450, 900], rtol=0.3)
-
-
-def test_an_interrupt_ends_all_folds() -> None:
-    codes, y = rows()
-    done: list[str] = []
-
-    def progress(event: Any) -> None:
-        if isinstance(event, PointDone):
-            done.append(event.part)
-        elif isinstance(event, PassDone) and done == ["", "fold 1 of 3"]:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_path(fcl.open_data(codes, y=y), cv=3, progress=progress)
-    assert done == ["", "fold 1 of 3"]
 
 
 def test_held_out_rows_of_one_label_have_no_score() -> None:

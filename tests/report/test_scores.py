@@ -16,7 +16,6 @@ Y = np.where(RNG.random(N) < 0.3, 1.0, -1.0)
 MARGINS = np.round(Y + RNG.normal(size=N) * 1.5, 1)  # with ties
 WEIGHTS = RNG.integers(1, 4, N).astype(float)
 REPEATED = np.repeat(np.arange(N), WEIGHTS.astype(int))
-ONES = np.ones(len(REPEATED))
 
 
 def cells_of(predicted: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Cells:

@@ -33,7 +33,6 @@ from .runs import bits, train
     [
         {"features": "kmers:d=5", "l1_ratio": 0.7, "valid_fraction": 0.2, "row_view": 600},
         {"weights": "weights", "offset": "offset", "intercept": False, "loss": "squared_hinge"},
-        {"y": "counts", "loss": "squared", "C": 1.0, "tol": 1e-9, "max_passes": 3},
         {"x": "numbers", "features": "products:scale=true", "C": 0.01},
     ],
 )
