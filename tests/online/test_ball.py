@@ -117,7 +117,7 @@ def test_sparse_rows_give_the_projections_of_whole_vectors(
 
 
 def test_rebases_change_nothing_over_many_rows() -> None:
-    rows = Rows(1, 20_000, 400, most=20)
+    rows = Rows(1, 6_000, 400, most=20)
     options = {"radius": 2.0, "rate": 0.5}
     plain, rebased = learner_for(rows, **options), learner_for(rows, **options)
     rows.learn(plain, 0, rows.n)
