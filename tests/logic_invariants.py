@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fcl.drivers.processes.logic.machine import Logic
-from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, Stage
+from fcl.drivers.processes.logic.protocol import BETWEEN_PASSES, Stage
 from fcl.drivers.processes.logic.state import Activity, StageParts, TrainerSide, require
 
 __all__ = ["check_invariants"]
@@ -15,7 +15,7 @@ def check_invariants(logic: Logic) -> None:
     """Raise LogicError if an invariant is broken; takes O(parts)."""
     if logic.finished:
         return
-    for parts in (logic.passes.parts, logic.validation.lane.parts):
+    for parts in (logic.passes.parts, logic.validation.parts):
         _check_parts(parts)
     extents = logic.extents
     held = sorted([*extents.free, *extents.granted, *extents.committed])
@@ -50,7 +50,7 @@ def _check_trainer(trainer: TrainerSide) -> None:
 
 def _check_tasks(logic: Logic) -> None:
     tasks = {w.number: w.task for w in logic.writers if w.task is not None}
-    dealt = logic.passes.parts.dealt | logic.validation.lane.parts.dealt
+    dealt = logic.passes.parts.dealt | logic.validation.parts.dealt
     held = {task.serial: range(task.start, task.stop) for task in tasks.values()}
     require(held == dealt, f"dealt parts {dealt} are not the tasks {held} of the writers")
     extents = {task.extent: n for n, task in tasks.items() if task.kind == Stage.COLUMNS}
@@ -71,9 +71,9 @@ def _check_passes(logic: Logic) -> None:
         require(before or handed == number, f"pass {number} follows the anchor {handed}")
     else:
         require(before, f"{stage} of pass {number}, anchor handed over: {handed}")
-    validated = logic.validation.lane.pass_number
+    validated = logic.validation.pass_number
     require(
-        validated <= number and logic.validation.scored <= validated,
+        validated <= number and logic.scored <= validated,
         f"validation of pass {validated} in pass {number}",
     )
 
@@ -89,7 +89,7 @@ def _check_sharing(logic: Logic) -> None:
         knows = trainer.informed or trainer.state == Activity.ABSENT
         require(knows, "a trainer waits for an anchor that it could be sent")
     waiting = logic.stage == Stage.COLUMNS and logic.passes.parts.waiting
-    if waiting and not logic.room.is_there:
+    if waiting and not logic.has_room:
         hope = trainer.room_order or not trainer.informed or logic.extents.granted
         require(bool(hope), "columns wait for room that no process was asked to make")
     lends = logic.stage != Stage.PREPARE and trainer.informed

@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from fcl.drivers.processes.child import IGNORED, ChildLink
-from fcl.drivers.processes.codec import message
 from fcl.drivers.processes.faults import fault
 from fcl.errors import InputError
 from fcl.memory.meter import rss_anon
@@ -19,36 +19,36 @@ from fcl.memory.meter import rss_anon
 HERE = Path(__file__).parent
 
 
-@message
+@dataclass(frozen=True)
 class Here:
     pid: int
     number: int = 0
     incarnation: int = 0
 
 
-@message
+@dataclass(frozen=True)
 class Echo:
     number: int = 0
     value: float = 0.0
 
 
-@message
+@dataclass(frozen=True)
 class Fill:
     value: int
 
 
-@message
+@dataclass(frozen=True)
 class Fail:
     is_input: bool
 
 
-@message
+@dataclass(frozen=True)
 class About:
     path: str = ""
     sys_path: str = ""
 
 
-@message
+@dataclass(frozen=True)
 class Quit: ...
 
 

@@ -32,10 +32,6 @@ from fcl.solve.solver import Solver
 from fcl.solve.state import Point
 
 
-class InterruptedRun(KeyboardInterrupt):
-    """``should_stop`` returned True; before the first certificate there is no result."""
-
-
 class OutOfTime(Exception):
     """The time limit was reached after at least one pass was certified."""
 
@@ -63,20 +59,11 @@ class InlineRun:
         self._rows: list[PreparedRows] = []  # prepared: training rows, and validation rows if any
         self.team = Team(self.job.options.threads)
 
-    def _poll(self) -> None:
-        if self.session.should_stop():
-            raise InterruptedRun
-        self.session.saver.poll()
-
     def _poll_time(self) -> None:
-        """Like :meth:`_poll`, but also check the time limit; for use once the anchor is certified."""
-        self._poll()
+        """Poll, and check the time limit; for use once the anchor is certified."""
+        self.session.poll()
         if self.session.out_of_time:
             raise OutOfTime
-
-    def _reading(self, share: float) -> None:
-        self._poll()
-        self.session.working("reading", share)
 
     def _making_columns(self, share: float) -> None:
         self._poll_time()
@@ -116,9 +103,9 @@ class InlineRun:
     def _read(self) -> None:
         """Read the rows."""
         job = self.job
-        self._rows.append(job.prepare(job.train, self._reading))
+        self._rows.append(job.prepare(job.train, self.session.reading))
         if job.valid is not None:
-            self._rows.append(job.prepare(job.valid, self._reading))
+            self._rows.append(job.prepare(job.valid, self.session.reading))
 
     def _plan_passes(self) -> tuple[Plan, Passes]:
         """The memory plan, now that the rows are known, and the steps of a pass."""
@@ -163,7 +150,7 @@ class InlineRun:
         self.untried = session.first_point() if first is None else first
         try:
             while (reason := self._pass()) is None:
-                self._poll()
+                self.session.poll()
                 if self.untried is not None:
                     self.beta, self.untried = solver.propose(self.untried), None
                     if self.beta > 0.0:
@@ -175,7 +162,7 @@ class InlineRun:
                     solver.train()
                 models = solver.local.trainer.chosen.text
                 self._choices = {"sample": solver.redrawn, "models": models}
-                self._poll()
+                self.session.poll()
                 with session.timed("margins and search"):
                     self.beta = solver.propose(solver.proposal())
         except KeyboardInterrupt:
@@ -210,7 +197,7 @@ class InlineRun:
                 best_pass=session.patience.best,
             )
         )
-        self._poll()
+        self.session.poll()
         with session.timed("pricing"):
             certified = solver.price(len(session.history))
         session.counted(self.certified, certified)

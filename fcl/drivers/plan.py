@@ -12,7 +12,7 @@ from fcl import kernels
 from fcl.arrays import of_outputs
 from fcl.cache import ColumnCache
 from fcl.data.prepared import SMALL_SIDES
-from fcl.drivers.processes.lists import point_lists, slot_lists, watched_lists
+from fcl.drivers.processes.lists import slot_lists, unshared_bytes, watched_lists
 from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.memory.ledger import (
@@ -164,9 +164,9 @@ class Sizes:
 
     @property
     def active_bytes(self) -> int:
-        """Shared bytes of a feature with a weight."""
-        lists = point_lists(1, self.n_outputs) + watched_lists(1, self.n_outputs)
-        return lists.nbytes + SPARE_BYTES
+        """Bytes of a feature with a weight, in shared memory and in messages."""
+        watched = watched_lists(1, self.n_outputs).nbytes
+        return unshared_bytes(self.n_outputs) + watched + SPARE_BYTES
 
     def least_cache(self, column: int) -> int:
         """Bytes of the smallest cache, of columns of at most ``column`` bytes."""

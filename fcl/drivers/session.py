@@ -144,11 +144,22 @@ class Session:
         """Add seconds to the time of a step."""
         self.seconds[step] = self.seconds.get(step, 0.0) + seconds
 
+    def poll(self) -> None:
+        """Save a checkpoint that is due; raises KeyboardInterrupt if ``should_stop`` returns True."""
+        if self.should_stop():
+            raise KeyboardInterrupt
+        self.saver.poll()
+
     # -- the beginning -------------------------------------------------------------------------
 
     def started(self) -> None:
         """Report the start, with the plan."""
         self.report(started(self.job))
+
+    def reading(self, share: float) -> None:
+        """Poll, and report the share of the rows that are read."""
+        self.poll()
+        self.working("reading", share)
 
     def prepared(self, seconds: float, checksums: Callable[[], np.ndarray]) -> None:
         """Report that the rows are read; a resumed job first compares them with its checkpoint.

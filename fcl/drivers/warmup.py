@@ -18,7 +18,7 @@ from fcl.data import open_data
 from fcl.data.sparse import SparseRows
 from fcl.drivers.kinds import KINDS_VARIABLE
 from fcl.drivers.online.train import train_online
-from fcl.drivers.processes.messages import CompileStarted
+from fcl.drivers.processes.logic.protocol import CompileStarted
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning
 from fcl.features.base import DenseColumns, ListedColumns, StepColumns

@@ -22,7 +22,7 @@ import fcl
 import fcl.kernels.compilation
 from fcl.drivers import kinds, session, warmup
 from fcl.drivers.processes import compilation, supervisor
-from fcl.drivers.processes.messages import CompileStarted
+from fcl.drivers.processes.logic.protocol import CompileStarted
 from fcl.kernels.compilation import Compilation
 from fcl.run.events import Compiled, Compiling, Event, StepProgress
 
@@ -174,9 +174,7 @@ def test_several_processes_report_what_the_compiling_child_finds(
         channel = SimpleNamespace(receive=lambda: [CompileStarted()] * lacking)
         turns = 3
 
-        @classmethod
-        def spawn(cls, *_: object) -> Child:
-            return cls()
+        def __init__(self, *_: object) -> None: ...
 
         def alive(self) -> bool:
             self.turns -= 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from fcl.drivers.processes.logic.stages import TASKS
+from fcl.drivers.processes.logic.protocol import TASKS
 from tools.fuzz.case import Case
 from tools.fuzz.damage import damage_bytes
 from tools.fuzz.run import Session

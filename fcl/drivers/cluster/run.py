@@ -15,7 +15,7 @@ from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import Cluster
 from fcl.drivers.cluster.passes import SUMS_AT_ONCE, ClusterPasses, bytes_of_sums, is_by_rows
 from fcl.drivers.cluster.rows import Shards, shard_blocks
-from fcl.drivers.inline import InlineRun, InterruptedRun
+from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import KIND_SECONDS, kinds_of
 from fcl.drivers.plan import Plan
@@ -122,7 +122,7 @@ class ClusterRun(InlineRun):
         self.session.saver.poll()
         if not self._interrupted and self.session.should_stop():
             self._interrupted = True
-            raise InterruptedRun
+            raise KeyboardInterrupt
 
     # -- workers -------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class ClusterRun(InlineRun):
             shards = Shards(self.cluster, rows, source, job.family, job.objective())
             self._shards.append(shards)
         self._report_workers()
-        found = [shards.read(self._reading) for shards in self._shards]
+        found = [shards.read(self.session.reading) for shards in self._shards]
         job.train.data.check_unchanged()
         self._checksums = found[0][0]
         self._sides = np.concatenate([sides for _, sides in found])

@@ -1,24 +1,53 @@
-"""The supervisor's end of the socket to a child; it never blocks.
+"""Messages between the supervisor and a child: frames of bytes, and the supervisor's end of the socket.
 
-Messages that a child does not receive, because it is stopped for instance, wait in a bounded queue.
+A message is a frozen dataclass that is pickled; both ends trust each other, since the supervisor starts
+its children. A frame is the length of the pickled message, whether it is urgent, and the message.
 """
 
 from __future__ import annotations
 
 import contextlib
+import pickle
 import socket
+import struct
 from collections import deque
 from typing import Any
 
-from fcl.drivers.processes.codec import Frames, pack
-
 #: Most messages that may wait for a child; only a bug of fcl can queue more.
 MAX_QUEUED = 1024
-_READ = 1 << 16
+READ = 1 << 16
+_HEADER = struct.Struct("=Q?")
+
+
+def pack(message: Any) -> bytes:
+    """Encode a message as a frame. It is urgent if its class says so."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return _HEADER.pack(len(data), getattr(message, "urgent", False)) + data
+
+
+class Frames:
+    """Cuts a stream of bytes into pickled messages."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[bool, bytes]]:
+        """Add bytes of the stream; return the messages that are complete, and whether each is urgent."""
+        rest, found, start = self._rest, [], _HEADER.size
+        rest += data
+        while len(rest) >= start:
+            size, urgent = _HEADER.unpack_from(rest)
+            if len(rest) < start + size:
+                break
+            found.append((urgent, bytes(rest[start : start + size])))
+            del rest[: start + size]
+        return found
 
 
 class Channel:
     """The supervisor's end of a socket pair; calls never block, nor fail if the child is gone.
+
+    Messages that a child does not receive, because it is stopped for instance, wait in a bounded queue.
 
     closed : whether the child is gone (end of stream, or a message could not be sent), or :meth:`close`
         was called. Receive before closing: the last messages of the child may still be there.
@@ -65,35 +94,35 @@ class Channel:
             except BlockingIOError:
                 return
             except OSError:  # EPIPE, ECONNRESET: the child is gone
-                self.closed = True
-                break
+                self._end()
+                return
             if sent == len(frame):
                 self._queue.popleft()
             else:
                 self._queue[0] = frame[sent:]
-        if self.closed:
-            self._queue.clear()
 
     def receive(self) -> list[Any]:
         """All messages that have arrived; sets `closed` at the end of the stream."""
         messages: list[Any] = []
         while self._socket.fileno() >= 0:
             try:
-                data = self._socket.recv(_READ)
+                data = self._socket.recv(READ)
             except BlockingIOError:
                 break
             except OSError:
                 data = b""
             if not data:
-                self.closed = True
-                self._queue.clear()
+                self._end()
                 break
-            messages += self._frames.feed(data)
+            messages += [pickle.loads(frame) for _, frame in self._frames.feed(data)]
         return messages
+
+    def _end(self) -> None:
+        self.closed = True
+        self._queue.clear()
 
     def close(self) -> None:
         """Close the socket; the child sees the end of its stream, and exits."""
-        self.closed = True
-        self._queue.clear()
+        self._end()
         with contextlib.suppress(OSError):
             self._socket.close()

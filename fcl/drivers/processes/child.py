@@ -44,18 +44,18 @@ import contextlib
 import ctypes
 import faulthandler
 import json
+import pickle
 import queue
 import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-# messages: the codec must know all classes before the first message arrives
-from fcl.drivers.processes import faults, messages  # noqa: F401
-from fcl.drivers.processes.codec import Frames, pack
+from fcl.drivers.processes import faults
+from fcl.drivers.processes.channel import READ, Frames, pack
 from fcl.drivers.processes.logic.protocol import Raised
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import InputError, StoreError
@@ -77,7 +77,6 @@ class ChildLink:
 
     index : position of the child's heartbeat in the segment ``control``.
     doing : what the child is doing, set by its role; reported if it raises.
-    urgent : classes of messages for which long work should be cut short, see :meth:`hurry`.
     """
 
     def __init__(
@@ -88,31 +87,26 @@ class ChildLink:
         self.incarnation = incarnation
         self.index = index
         self.doing = ""
-        self.urgent: tuple[type, ...] = ()
         self._waiting = 0  # urgent messages that the role has not received yet
         self._segments = {
             name: Segment.of_fd(name, fd) for name, fd in fds.items() if name != "socket"
         }
         self._socket = socket.socket(fileno=fds["socket"])
         self._socket.set_inheritable(False)
-        self._received: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._received: queue.SimpleQueue[tuple[bool, bytes]] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._counting = threading.Lock()
-        self._start("watch", self._watch)
-
-    def _start(self, name: str, target: Callable[..., None], *arguments: int) -> None:
-        threading.Thread(target=target, args=arguments, name=f"fcl-{name}", daemon=True).start()
+        threading.Thread(target=self._watch, name="fcl-watch", daemon=True).start()
 
     def receive(self) -> Any:
         """Wait for the next message, and return it."""
-        message = self._received.get()
-        if isinstance(message, self.urgent):
-            with self._counting:
-                self._waiting -= 1
-        return message
+        urgent, message = self._received.get()
+        with self._counting:
+            self._waiting -= urgent
+        return pickle.loads(message)
 
     def hurry(self) -> bool:
-        """Whether an urgent message has arrived."""
+        """Whether an urgent message has arrived, for which long work should be cut short."""
         return self._waiting > 0
 
     def pending(self) -> bool:
@@ -151,23 +145,22 @@ class ChildLink:
         parent : process id of the supervisor. The thread ends this process once its parent is another
             process, since the socket shows no end while a process that the supervisor forked has it open.
         """
-        self._start("beat", self._beat, parent)
+        threading.Thread(target=self._beat, args=(parent,), name="fcl-beat", daemon=True).start()
 
     def _watch(self) -> None:
         frames = Frames()
         while True:
             try:
-                data = self._socket.recv(1 << 16)
+                data = self._socket.recv(READ)
             except OSError:
                 data = b""
             if not data:
                 # at once, whatever the other threads do: nobody needs their results
                 os._exit(0)
-            for message in frames.feed(data):
-                if isinstance(message, self.urgent):
-                    with self._counting:
-                        self._waiting += 1
-                self._received.put(message)
+            for urgent, message in frames.feed(data):
+                with self._counting:
+                    self._waiting += urgent
+                self._received.put((urgent, message))
 
     def _beat(self, parent: int) -> None:
         control, count = self._segments.get("control"), None

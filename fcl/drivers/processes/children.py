@@ -44,9 +44,21 @@ _logger = logging.getLogger("fcl")
 
 
 class Child:
-    """A child process and the supervisor's end of its channel; made by :meth:`spawn`.
+    """A child process and the supervisor's end of its channel.
 
-    index : position of its heartbeat in the segment ``control``.
+    Parameters
+    ----------
+    role, number, incarnation
+    index : int
+        Position of its heartbeat in the segment ``control``.
+    segments : mapping
+        By the names under which the child finds them; "socket" is reserved.
+    environment : mapping, optional
+        Additional variables for the child, which may override THREAD_LIMITS.
+
+    Raises FclError if no process can be started. On Linux the child is killed when the calling thread
+    ends.
+
     sentinel : a pidfd that becomes readable when the child ends, for selectors. None without a pidfd
         (macOS): the end of the channel, or polling :meth:`alive`, then shows that the child has ended.
     """
@@ -57,39 +69,14 @@ class Child:
         number: int,
         incarnation: int,
         index: int,
-        process: subprocess.Popen[bytes],
-        channel: Channel,
+        segments: Mapping[str, Segment],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.role = role
-        self.number = number
-        self.incarnation = incarnation
-        self.index = index
-        self.channel = channel
-        self.pid = process.pid
-        self.sentinel = _pidfd(process.pid)
-        self._process = process
+        self.role, self.number, self._index = role, number, index
         self._killed = False
         self._oom_kills = oom_kills()
         self.heard = False  #: whether a heartbeat was seen; before, the child may be importing
         self._beat: tuple[int, float] | None = None  # its counter, and when that last changed
-
-    @classmethod
-    def spawn(
-        cls,
-        role: str,
-        number: int,
-        incarnation: int,
-        index: int,
-        segments: Mapping[str, Segment],
-        environment: Mapping[str, str] | None = None,
-    ) -> Child:
-        """Start a child. On Linux it is killed when the calling thread ends.
-
-        segments : by the names under which the child finds them; "socket" is reserved.
-        environment : additional variables for the child, which may override THREAD_LIMITS.
-
-        Raises FclError if no process can be started.
-        """
         process: subprocess.Popen[bytes] | None = None
         ours, theirs = socket.socketpair()
         fds = {name: segment.fd for name, segment in segments.items()}
@@ -112,7 +99,8 @@ class Child:
                 },
             )
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # may raise KeyboardInterrupt
-            return cls(role, number, incarnation, index, process, Channel(ours))
+            self._process, self.pid, self.channel = process, process.pid, Channel(ours)
+            self.sentinel = _pidfd(process.pid)
         except BaseException as error:
             ours.close()
             if process is not None:
@@ -207,7 +195,7 @@ class Child:
 
         now : current value of time.monotonic().
         """
-        count = int(control.array("i8", 1, 8 * self.index)[0])
+        count = int(control.array("i8", 1, 8 * self._index)[0])
         if self._beat is None or self._beat[0] != count:
             self.heard |= self._beat is not None
             self._beat = count, now
@@ -226,9 +214,6 @@ class Child:
             if self.sentinel is not None:
                 os.close(self.sentinel)
                 self.sentinel = None
-
-    def __repr__(self) -> str:
-        return f"<Child {self.name}, incarnation {self.incarnation}, {self.cause()}>"
 
 
 def start(

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from fcl.drivers.kinds import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
 from fcl.drivers.processes.children import Child
-from fcl.drivers.processes.messages import CompileStarted
+from fcl.drivers.processes.logic.protocol import CompileStarted
 from fcl.drivers.session import Session
 
 #: Seconds between two polls of the child.
 TICK = 0.05
 
 
-def compile_kernels(session: Session, poll: Callable[[], None]) -> None:
-    """Compile the kernels that the job needs and the cache lacks, once for all children.
-
-    poll : called while the child works; it may raise.
-    """
+def compile_kernels(session: Session) -> None:
+    """Compile the kernels that the job needs and the cache lacks, once for all children."""
     job = session.job
     kinds = missing(kinds_of(job.family, job.n_outputs))
     if not kinds:
         return
     session.compile_seconds = sum(KIND_SECONDS[kind] for kind in kinds)
     environment = {KINDS_VARIABLE: ",".join(kinds)}
-    child = Child.spawn("fcl.drivers.warmup:Compiler", 0, 0, 0, {}, environment)
+    child = Child("fcl.drivers.warmup:Compiler", 0, 0, 0, {}, environment)
     compiling = False
     try:
         while child.alive():
-            poll()
+            session.poll()
             if not compiling and CompileStarted() in child.channel.receive():
                 compiling = True
                 session.compilation.begin()

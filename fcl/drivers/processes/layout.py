@@ -5,7 +5,7 @@ A ``Layout`` is made from a few numbers (the configuration) and returns arrays b
     control   heartbeats, threads of the trainer, shares
     vectors   over all rows: y, s, margins, residuals, curvatures; over validation rows
     rows      prepared rows and validation rows          sides_<w>       their side arrays, by writer
-    lists     points, prices, the features that columns are made of
+    lists     watched features and their prices
     cache     arena and directory                        sample          rows of the trainer's view
                                                          sample_sides_<w>  their side arrays, by writer
 
@@ -14,7 +14,6 @@ With a scratch file, ``rows`` and ``sides_<w>`` are files on a disk (:func:`in_s
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,17 +25,13 @@ from fcl.arrays import Arrays, Shape, of_outputs
 from fcl.cache import Store
 from fcl.cache.store import directory
 from fcl.data.prepared import PreparedRows, SideArrays, pack_sides, unpack_sides
-from fcl.drivers.processes.lists import each, point_lists, slot_lists, watched_lists
-from fcl.drivers.processes.logic.protocol import SharedPoint
+from fcl.drivers.processes.lists import slot_lists, watched_lists
 from fcl.drivers.processes.shared import Segment
 from fcl.features import Family, family_from_config
 from fcl.features.standardized import attach_scales, standardized
 from fcl.options import TrainOptions
 from fcl.parallel import SERIAL, Team
-from fcl.solve.passes import KEEP_PER_GROUP
-from fcl.solve.state import Point
 
-NONE = Arrays()
 #: Most columns that a task makes.
 MOST_BATCH = 256
 #: Alignment of arrays in bytes: a cache line.
@@ -57,12 +52,11 @@ def in_scratch(segment: str) -> bool:
 
 @dataclass(frozen=True)
 class Config:
-    """What children have to know about the run; all values are JSON-serialisable."""
+    """What children have to know about the run."""
 
     family: dict[str, Any]
     sources: list[dict[str, Any] | None]  #: of training and validation rows
-    most_ahead: int  #: bytes that a writer may request ahead from an object store
-    options: dict[str, Any]  #: of the job: fields of `TrainOptions`
+    options: TrainOptions  #: of the job
     n_rows: int
     n_valid: int
     n_kept: list[int]  #: length of each set's row mask; 0 if all rows are used
@@ -70,37 +64,38 @@ class Config:
     row_outputs: int  #: numbers that the target of a row has
     offset: bool  #: whether margins have offsets
     n_scaled: int  #: number of features if they are standardised; else 0
-    block_rows: int
-    scratch: bool  #: whether prepared rows are in a file
-    writers: int
     cores: int
     record_shape: Sequence[int]  #: of a prepared block
-    parts: dict[str, list[list[int]]]  #: ranges of each kind of task: [set, first, stop]
-    #: whether the memory is planned; the values below are set only then
-    ready: bool = False
-    max_columns: int = 0
-    entries: int = 0
-    hessian_columns: int = 0
-    staging: int = 0
+    parts: dict[str, list[tuple[int, range]]]  #: of each kind of task: the set of rows, and a range
+    most_ahead: int  #: bytes that a writer may request ahead from an object store
+    writers: int
+    scratch: bool  #: whether prepared rows are in a file
+    # of the memory plan, which is made again when the rows are read
+    view_rows: int  #: most rows of a sample; 0: the trainer has all rows
+    max_columns: int
+    entries: int
+    hessian_columns: int
+    staging: int
+    max_active: int  #: most features of a point
+    #: of the arena; 0 until there is one
     extents: int = 0
     extent_bytes: int = 0
-    max_active: int = 0  #: most features of a point
-    view_rows: int = 0  #: most rows of a sample; 0: the trainer has all rows
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        return self.options.block_rows
 
     @property
     def n_covariates(self) -> int:
         """Number of unpenalised columns."""
-        names = self.options["covariates"]
-        return len(names) + bool(self.options["intercept"]) if names else 0
+        names = self.options.covariates
+        return len(names) + bool(self.options.intercept) if names else 0
 
-    def to_json(self) -> str:
-        """The configuration as text."""
-        return json.dumps(vars(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Config:
-        """The inverse of :meth:`to_json`."""
-        return cls(**json.loads(text))
+    @property
+    def n_view(self) -> int:
+        """Most rows of the trainer."""
+        return self.view_rows or self.n_rows
 
 
 class Layout:
@@ -116,83 +111,78 @@ class Layout:
     def __init__(self, config: Config, segment: Callable[[str], Segment]) -> None:
         self.config = config
         self._segment = segment
-        self._tables: dict[str, dict[str, tuple[int, np.dtype, tuple[int, ...]]]] = {}
+        self._places: dict[str, tuple[str, int, np.dtype[Any], Shape]] = {}
         self._sizes: dict[str, int] = {}
-        n, v = config.n_rows, config.n_valid
-        f8, i8, u8 = np.float64, np.int64, np.uint64
-        self._table(
-            "control",
-            (i8, (config.writers + 1,), "beats"),
-            (i8, (1,), "threads"),
-            # share of its current task that each writer has done
-            (f8, (config.writers,), "shares"),
-        )
-        self._table(
-            "vectors",
-            (f8, (*of_outputs(config.row_outputs), n), "y"),
-            (f8, (n,), "s"),
-            (f8, self._margins(n), "margins0 margins1 residuals curvatures"),
-            (i8, self._margins(n), "units"),
-            (f8, self._margins(n * config.offset), "offset"),
-            (f8, (n, config.n_covariates), "covariates"),
-            (f8, (*of_outputs(config.row_outputs), v), "valid_y"),
-            (f8, (v,), "valid_s"),
-            (f8, self._margins(v), "valid_margins"),
-            (f8, self._margins(v * config.offset), "valid_offset"),
-            (f8, (v, config.n_covariates), "valid_covariates"),
-            (np.bool_, (config.n_kept[0],), "keep0"),
-            (np.bool_, (config.n_kept[1],), "keep1"),
-            # writer, offset and bytes of the side arrays of each block
-            (i8, (self._blocks(n) + self._blocks(v), 3), "sides"),
-            (u8, (self._blocks(n) + self._blocks(v),), "checksums"),
-            (f8, (2, config.n_scaled), "scales"),
-        )
-        if not config.ready:
-            return
-        k, c, e, outputs = config.max_active, config.max_columns, config.extents, config.n_outputs
-        priced = config.parts["price"]
-        kept = sum(stop - first for _, first, stop in priced) * KEEP_PER_GROUP
-        self._table(
-            "lists",
-            (i8, (kept,), "priced_ids"),
-            (f8, each(kept, outputs), "priced_gradients priced_curvatures"),
-            (i8, (len(priced),), "priced_counts"),
-            (f8, (len(priced),), "priced_largest priced_reach priced_cost priced_widest"),
-            (f8, (len(priced), outputs), "priced_by_output"),
-            (f8, (priced[-1][2],), "priced_excess"),
-            first=point_lists(k, outputs) + watched_lists(k + c, outputs),
-        )
-        self._table(
-            "cache",
-            (i8, (e, MOST_BATCH), "extent_slots"),
-            (u8, (e * config.extent_bytes // 8,), "arena"),
-            first=directory(c, self._blocks(config.view_rows or n)) + slot_lists(c, outputs),
-        )
-        m = config.view_rows
-        self._table(
-            "sample",
-            # the number of rows, and the number of the draw
-            (i8, (2,), "sample_size"),
-            (i8, (self._blocks(m), 3), "sample_sides"),
-            (i8, (m,), "sample_rows"),
-            (f8, (m,), "sample_y sample_s"),
-        )
+        for name, arrays in self._declared().items():
+            at = 0
+            for array, (kind, shape) in arrays.items():
+                self._places[array] = name, at, kind, shape
+                at += -(-kind.itemsize * math.prod(shape) // LINE) * LINE
+            self._sizes[name] = at
 
-    def _margins(self, n_rows: int) -> tuple[int, ...]:
+    def _declared(self) -> dict[str, Arrays]:
+        """The arrays of each segment."""
+        config = self.config
+        n, v, m, c = config.n_rows, config.n_valid, config.view_rows, config.max_columns
+        blocks, q, outputs = (
+            self._blocks(n) + self._blocks(v),
+            config.n_covariates,
+            config.n_outputs,
+        )
+        target = of_outputs(config.row_outputs)
+        segments = {
+            "control": Arrays(
+                ("i8", config.writers + 1, "beats"),
+                ("i8", 1, "threads"),
+                # share of its current task that each writer has done
+                ("f8", config.writers, "shares"),
+            ),
+            "vectors": Arrays(
+                ("f8", (*target, n), "y"),
+                ("f8", n, "s"),
+                ("f8", self._margins(n), "margins0 margins1 residuals curvatures"),
+                ("i8", self._margins(n), "units"),
+                ("f8", self._margins(n * config.offset), "offset"),
+                ("f8", (n, q), "covariates"),
+                ("f8", (*target, v), "valid_y"),
+                ("f8", v, "valid_s"),
+                ("f8", self._margins(v), "valid_margins"),
+                ("f8", self._margins(v * config.offset), "valid_offset"),
+                ("f8", (v, q), "valid_covariates"),
+                ("?", config.n_kept[0], "keep0"),
+                ("?", config.n_kept[1], "keep1"),
+                # writer, offset and bytes of the side arrays of each block
+                ("i8", (blocks, 3), "sides"),
+                ("u8", blocks, "checksums"),
+                ("f8", (2, config.n_scaled), "scales"),
+            ),
+        }
+        if not config.extents:
+            return segments
+        e = config.extents
+        return segments | {
+            "lists": watched_lists(config.max_active + c, outputs),
+            "cache": directory(c, self._blocks(config.n_view))
+            + slot_lists(c, outputs)
+            + Arrays(
+                ("i8", (e, MOST_BATCH), "extent_slots"),
+                ("u8", e * config.extent_bytes // 8, "arena"),
+            ),
+            "sample": Arrays(
+                # the number of rows, and the number of the draw
+                ("i8", 2, "sample_size"),
+                ("i8", (self._blocks(m), 3), "sample_sides"),
+                ("i8", m, "sample_rows"),
+                ("f8", m, "sample_y sample_s"),
+            ),
+        }
+
+    def _margins(self, n_rows: int) -> Shape:
         """Shape of a number for each row, and for each output if there are several."""
         return *of_outputs(self.config.n_outputs), n_rows
 
     def _blocks(self, n_rows: int) -> int:
         return -(-n_rows // self.config.block_rows)
-
-    def _table(self, segment: str, *arrays: tuple[Any, Shape, str], first: Arrays = NONE) -> None:
-        """Lay out the arrays of a segment; arguments as for :class:`Arrays`."""
-        table, at = {}, 0
-        for name, (kind, shape) in (first + Arrays(*arrays)).items():
-            table[name] = (at, kind, shape)
-            at += -(-kind.itemsize * math.prod(shape) // LINE) * LINE
-        self._tables[segment] = table
-        self._sizes[segment] = at
 
     def allocate(self) -> None:
         """Give each segment exactly the size of its layout.
@@ -204,10 +194,9 @@ class Layout:
         """
         config = self.config
         record_bytes = math.prod(config.record_shape)
-        sizes = self._sizes | {
-            "rows": (self._blocks(config.n_rows) + self._blocks(config.n_valid)) * record_bytes
-        }
-        if config.ready:
+        blocks = self._blocks(config.n_rows) + self._blocks(config.n_valid)
+        sizes = self._sizes | {"rows": blocks * record_bytes}
+        if config.extents:
             sizes["sample"] += self._blocks(config.view_rows) * record_bytes
         for name, size in sizes.items():
             segment = self._segment(name)
@@ -217,7 +206,7 @@ class Layout:
     @property
     def _arena(self) -> int:
         """Where the arena begins in its segment, which it ends."""
-        return self._tables["cache"]["arena"][0]
+        return self._places["arena"][1]
 
     def back(self, extent: int) -> None:
         """Allocate the memory of the arena up to the end of this extent, before a process uses it.
@@ -238,11 +227,8 @@ class Layout:
 
     def array(self, name: str) -> np.ndarray:
         """The array of this name; raises KeyError if the name is unknown."""
-        for segment, table in self._tables.items():
-            if name in table:
-                at, dtype, shape = table[name]
-                return self._segment(segment).array(dtype, shape, at)
-        raise KeyError(name)
+        segment, at, dtype, shape = self._places[name]
+        return self._segment(segment).array(dtype, shape, at)
 
     def family(self) -> Family:
         """The family, with the shared scales if it is standardised."""
@@ -259,7 +245,7 @@ class Layout:
         return Store(
             config.extents * config.extent_bytes,
             config.max_columns,
-            config.view_rows or config.n_rows,
+            config.n_view,
             config.block_rows,
             self.allocator,
         )
@@ -322,28 +308,9 @@ class Layout:
             checksums=None if checksums is None else checksums[first : first + self._blocks(n)],
         )
 
-    def read_point(self, shared: SharedPoint) -> Point:
-        """Copy a point from shared memory."""
-        n = shared.n_weights
-        ids = self.array(f"{shared.place}_ids")[:n].copy()
-        weights = self.array(f"{shared.place}_weights")[:n].copy()
-        return Point(ids, weights, shared.intercept, np.array(shared.covariates))
-
-    def has_room(self, point: Point) -> bool:
-        """Whether a point fits into its place in shared memory."""
-        return len(point.ids) <= self.config.max_active
-
-    def write_point(self, place: str, point: Point) -> SharedPoint:
-        """Write a point, which has room (:meth:`has_room`), into its place in shared memory."""
-        n = len(point.ids)
-        assert self.has_room(point), (place, n, self.config.max_active)
-        self.array(f"{place}_ids")[:n] = point.ids
-        self.array(f"{place}_weights")[:n] = point.weights
-        return SharedPoint(place, n, point.intercept, tuple(point.covariates.tolist()))
-
-    def objective(self, options: TrainOptions, team: Team = SERIAL) -> Any:
+    def objective(self, team: Team = SERIAL) -> Any:
         """The objective over all rows, which are in shared memory."""
-        return options.objective(
+        return self.config.options.objective(
             self.array("y"),
             self.array("s"),
             team,

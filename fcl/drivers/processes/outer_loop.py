@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,39 +18,23 @@ from fcl.drivers.processes.logic.protocol import (
     Decided,
     Outcome,
     Published,
-    SharedPoint,
+    Stage,
     TrainerAnchor,
     WriterTask,
-)
-from fcl.drivers.processes.logic.stages import Stage
-from fcl.drivers.processes.messages import (
-    Assign,
-    BoundResult,
-    ColumnRoom,
-    ColumnsStored,
-    Input,
-    PricingInput,
-    ResidualsInput,
-    Result,
-    RowsDrawn,
-    SampleRequest,
-    Score,
-    SearchResult,
-    TriedPoint,
 )
 from fcl.drivers.processes.slots import SlotBook
 from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
-from fcl.features.prices import Prices
+from fcl.features.prices import Prices, merge_prices
 from fcl.run.held_out import HeldOutScores
 from fcl.solve.outer import Certified, Outer
-from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
+from fcl.solve.passes import Passes, Searched, Vectors
 from fcl.solve.polish import polish, polishable
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, SampledPass
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Point
-from fcl.types import Ids
+from fcl.types import Floats, Ids
 from fcl.units import format_bytes, least_memory
 
 #: The trainer waits for the columns to come if they are more than this share of the cached ones: a step
@@ -100,7 +85,7 @@ class OuterLoopState:
         self.anchor: TrainerAnchor | None = None  #: the last one that was certified
         self._proposal: _Proposal | None = None  # the trainer's latest
         self._tried = _Proposal(0, self.outer.point)  # the point that the present pass tries
-        self._tried_at = self._anchor_at = self._validated_at = SharedPoint()
+        self._validated = self.outer.point
         # the latest point that no search has judged yet, which a resumed run tries first
         self._untried: _Proposal | None = None
         # the anchor of a checkpoint, while the untried point of that checkpoint is tried
@@ -108,7 +93,12 @@ class OuterLoopState:
         self._resuming = self._repeated = self._redraw_due = False
         self._redrawn = ""  # why the last decision was to draw another sample
         self._decrease = 0.0  # of the last accepted step
-        self._bound = BoundResult(0.0, 0.0, 0.0)
+        # prices of the parts of the family in this pass, and curvatures of their candidates
+        self._priced: dict[int, tuple[Prices, Floats]] = {}
+        self._bound: tuple[float, tuple[Any, Any]] = (
+            0.0,
+            (0.0, 0.0),
+        )  # and the sums of TrainerAnchor
         self._recall: Ids = np.empty(0, np.int64)  # features that the checkpoint had cached
         self._prices: Prices | None = None
         self._curvatures = np.empty(0)  # of the priced features, as their gradients
@@ -116,8 +106,7 @@ class OuterLoopState:
         self._watched_slots: Ids = np.empty(0, np.int64)
         self._n_watched = 0
         self._scores = HeldOutScores(math.nan, math.nan)
-        n_view = self.config.view_rows or job.train.n
-        self.columns = WantedColumns(layout, self.store, n_view, job.family)
+        self.columns = WantedColumns(self.config, self.store, job.family)
         self._sample = job.sample_size(self.config.view_rows, self.store.capacity)
         if session.state is not None:
             self._resume(session.state)
@@ -137,7 +126,7 @@ class OuterLoopState:
         if state.untried is not None:
             self._fallback, point = point, state.untried  # the trainer was ahead of the anchor
             self._untried = _Proposal(0, point)
-        self._try(_Proposal(0, point))
+        self._tried = _Proposal(0, point)
         self._resuming = self._repeated = True
         if state.sample is not None and self.config.view_rows:
             self._sample.restore(state.sample)
@@ -160,100 +149,115 @@ class OuterLoopState:
 
     # -- tasks ---------------------------------------------------------------------------------
 
-    def work(self, task: WriterTask) -> Assign:
-        """The message that assigns a task, with the input that it needs."""
-        return Assign(task, self._input(task))
-
     @property
     def _loss(self) -> float:
         """An upper bound of the sum of the losses at the anchor."""
         return self.outer.objective / self.outer.conditions.C
 
-    def _input(self, task: WriterTask) -> Input | None:
+    def inputs(self, task: WriterTask) -> dict[str, Any]:
+        """What a writer needs for a task besides shared memory: the arguments of its method."""
+        outer, anchor = self.outer, self.vectors.anchor
         match task.kind:
-            case Stage.MARGINS | Stage.SEARCH | Stage.ACCEPT:
-                has_fallback = self._fallback is not None
-                unknown = self._resuming and not has_fallback
-                return TriedPoint(
-                    self.vectors.anchor,
-                    math.inf if unknown else self.outer.objective,
-                    self._anchor_at,
-                    self._tried_at,
-                    self._tried.beta,
-                    has_fallback,
-                )
-            case Stage.RESIDUALS | Stage.CERTIFY:
-                return ResidualsInput(self.vectors.anchor, self.outer.point.intercept, self._loss)
+            case Stage.MARGINS:
+                return {"anchor": anchor, "point": self._tried.point}
+            case Stage.SEARCH:
+                value, point = outer.objective, self._tried.point
+                return {"anchor": anchor, "start": outer.point, "value": value, "point": point}
+            case Stage.ACCEPT:
+                unknown = self._resuming and self._fallback is None
+                value = math.inf if unknown else outer.objective
+                point, beta = self._tried.point, self._tried.beta
+                return {"anchor": anchor, "value": value, "point": point, "beta": beta}
+            case Stage.RESIDUALS:
+                intercept = outer.point.intercept
+                return {"anchor": anchor, "intercept": intercept, "loss": self._loss}
             case Stage.PRICE:
                 if self._watch_pass != task.pass_number:
                     self._begin_pricing(task.pass_number)
-                return PricingInput(self._n_watched, self.outer.threshold, self._loss)
+                n_watched, threshold = self._n_watched, outer.threshold
+                return {"n_watched": n_watched, "threshold": threshold, "loss": self._loss}
+            case Stage.CERTIFY:
+                prices = self._merge_prices()
+                some, none = prices.ids[:0], np.empty(0)
+                prices = replace(prices, ids=some, gradients=none, watched=none)
+                return {"anchor": anchor, "loss": self._loss, "prices": prices}
             case Stage.DRAW:
                 self.slots.clear()
-                return SampleRequest(self._sample.draws, self._sample.wanted)
+                return {"number": self._sample.draws, "n_rows": self._sample.wanted}
             case Stage.COLUMNS:
-                slots = self.slots.allot(task.serial, task.size)
-                self.columns.allot(task.start, slots)
-                return ColumnRoom(len(slots), self.columns.short)
+                part = self.columns.part(task)
+                slots, short = self.slots.allot(task.serial, task.size), self.columns.short
+                return {
+                    "ids": part.ids,
+                    "violations": part.violations,
+                    "slots": slots,
+                    "short": short,
+                }
             case Stage.VALIDATE:
-                return self._validated_at
-        return None
+                return {"point": self._validated}
+        return {}
 
-    def done(self, task: WriterTask, result: Result | None) -> None:
-        """Record the result of a task."""
-        match result:
-            case SearchResult():
-                self._searched(result)
-            case BoundResult():
+    def done(self, task: WriterTask, result: Any) -> Outcome | None:
+        """Record the result of a task; returns the outcome of a search."""
+        match task.kind:
+            case Stage.SEARCH | Stage.ACCEPT:
+                return self._searched(task.kind, result)
+            case Stage.PRICE:
+                self._priced[task.start] = result
+            case Stage.CERTIFY:
                 self._bound = result
-            case RowsDrawn(n):
-                self._sample.drawn = n
-                self.layout.array("sample_size")[:] = (n, self._sample.draws)
-            case ColumnsStored(n):
-                slots = self.columns.made(task.start, task.stop, n)
-                self.slots.settle(task.serial, slots)
-            case Score(metric, loss):
-                self._scores = HeldOutScores(metric, loss)
+            case Stage.DRAW:
+                self._sample.drawn = result
+                self.layout.array("sample_size")[:] = (result, self._sample.draws)
+            case Stage.COLUMNS:
+                self._stored(task, result)
+            case Stage.SCORE:
+                self._scores = result
+        return None
 
     def lost(self, task: WriterTask) -> None:
         """Note that the writer of a task died: the slots of a ``columns`` task are free again."""
         if task.kind == Stage.COLUMNS:
-            self.slots.settle(task.serial, np.empty(0, np.int64))
+            self.slots.settle(task.serial, 0)
 
-    def _searched(self, found: SearchResult) -> None:
+    def _stored(self, task: WriterTask, stored: Ids) -> None:
+        """Write what the trainer needs to know of the columns that a task has stored, by slot."""
+        layout, parity = self.layout, task.pass_number & 1
+        made, slots = self.columns.made(task, stored), self.slots.settle(task.serial, len(stored))
+        layout.array("slot_gradients")[parity][slots] = made.gradients
+        layout.array("slot_curvatures")[parity][slots] = made.curvatures
+        layout.array("slot_weights")[slots] = made.weights
+        layout.array("extent_slots")[task.extent, : len(slots)] = slots
+
+    def _searched(self, kind: Stage, found: Searched) -> Outcome:
         tried, fallback = self._tried, self._fallback
-        match found.outcome:
-            case Outcome.BLEND if fallback is not None:  # the untried point is not better
-                self._fallback = None
-                self._try(_Proposal(0, fallback))
-            case Outcome.BLEND:
-                assert found.point is not None
-                point = self.layout.read_point(found.point)
-                self._try(replace(tried, point=point, beta=found.beta))
-            case Outcome.ACCEPTED:
-                assert found.point is not None
-                before = self.outer.objective
-                if self._resuming:  # do not compare with the objective that the checkpoint claims
-                    self.outer.confirm(found.objective)
-                    before = self.outer.objective
-                self.beta, self._resuming = found.beta, False
-                if fallback is not None:
-                    self._fallback, self._repeated = None, False
-                self._decrease = before - found.objective
-                self.vectors.anchor = 1 - self.vectors.anchor
-                v = np.array(found.point.covariates)
-                point = replace(tried.point, intercept=found.point.intercept, covariates=v)
-                self.outer.accept(point, min(found.objective, before))
-                self._judged()
-            case Outcome.REJECTED:
-                if self._resuming:
-                    self.outer.confirm(math.nan)
-                self._judged()
-
-    def _try(self, proposal: _Proposal) -> None:
-        """Make this the point whose margins are written next."""
-        self._tried = proposal
-        self._tried_at = self.layout.write_point("proposed", proposal.point)
+        if found.point is None and kind == Stage.ACCEPT and fallback is not None:
+            self._fallback = None  # the untried point is not better
+            self._tried = _Proposal(0, fallback)
+            return Outcome.BLEND
+        point = found.point
+        if point is not None and kind == Stage.SEARCH and found.beta != 1.0:
+            if len(point.ids) <= self.config.max_active:
+                self._tried = replace(tried, point=point, beta=found.beta)
+                return Outcome.BLEND
+            point = None
+        if point is None:
+            if self._resuming:
+                self.outer.confirm(math.nan)
+            self._judged()
+            return Outcome.REJECTED
+        before = self.outer.objective
+        if self._resuming:  # do not compare with the objective that the checkpoint claims
+            self.outer.confirm(found.objective)
+            before = self.outer.objective
+        self.beta, self._resuming = found.beta, False
+        if fallback is not None:
+            self._fallback, self._repeated = None, False
+        self._decrease = before - found.objective
+        self.vectors.anchor = 1 - self.vectors.anchor
+        self.outer.accept(point, min(found.objective, before))
+        self._judged()
+        return Outcome.ACCEPTED
 
     def _judged(self) -> None:
         """Note that the tried point was accepted or rejected."""
@@ -265,11 +269,10 @@ class OuterLoopState:
     # -- proposals -----------------------------------------------------------------------------
 
     def proposed(self, proposal: Published) -> None:
-        """Copy a point that the trainer proposes; its place can then be reused."""
-        point = self.layout.read_point(proposal.point)
-        self._proposal = _Proposal(
-            proposal.version, point, proposal.decrease, models=proposal.models
-        )
+        """Keep a point that the trainer proposes."""
+        version, decrease = proposal.version, proposal.decrease
+        assert proposal.point is not None
+        self._proposal = _Proposal(version, proposal.point, decrease, models=proposal.models)
         self._untried = self._proposal
         self._offer()
 
@@ -282,16 +285,15 @@ class OuterLoopState:
         """Try the trainer's latest proposal, which has this version, in the next pass."""
         assert self._proposal is not None
         assert self._proposal.version == version
-        self._try(self._proposal)
+        self._tried = self._proposal
 
     def validate(self) -> None:
         """Make the anchor the point to be validated."""
-        self._validated_at = self.layout.write_point("validated", self.outer.point)
+        self._validated = self.outer.point
 
     def scored(self, pass_number: int) -> None:
         """Report the scores of the anchor of a pass."""
-        point = self.layout.read_point(self._validated_at)
-        scores = self.session.scores(pass_number, point, self._scores)
+        scores = self.session.scores(pass_number, self._validated, self._scores)
         self.session.validated(pass_number, scores)
         if self.session.patience.best is not None and not self._repeated:
             self._offer()  # else a checkpoint would have the scores, but not the point
@@ -310,6 +312,7 @@ class OuterLoopState:
         self._recall = self._recall[~np.isin(self._recall, watch)][: self.config.max_columns]
         watch = np.concatenate([watch, self._recall])
         layout = self.layout
+        self._priced = {}
         self._n_watched = len(watch)
         layout.array("watch_ids")[: len(watch)] = watch
         layout.array("watched")[: len(watch)] = 0.0
@@ -337,9 +340,8 @@ class OuterLoopState:
     def certify(self, pass_number: int) -> Certified:
         """Certify the priced anchor, and prepare it for the trainer."""
         outer, layout = self.outer, self.layout
-        self._merge_prices()
         assert self._prices is not None
-        before, bound = self.certified, self._bound.bound
+        before, (bound, totals) = self.certified, self._bound
         watch = layout.array("watch_ids")[: self._n_watched].copy()
         drawn = self.job.family.features_in_pass(pass_number) if self.passes.sampled else None
         self.certified = outer.certify(self._prices, watch, bound, drawn)
@@ -359,16 +361,14 @@ class OuterLoopState:
         exact = layout.array("watched_curvatures")[: self._n_watched]
         layout.array("slot_gradients")[parity][self._watched_slots] = watched[:n]
         layout.array("slot_curvatures")[parity][self._watched_slots] = exact[:n]
-        self._anchor_at = layout.write_point(f"anchor{parity}", outer.point)
         self.anchor = TrainerAnchor(
             pass_number=pass_number,
             margins=self.vectors.anchor,
-            point=self._anchor_at,
+            point=outer.point,
             target=outer.target(),
             violation=outer.max_violation,
             gap=outer.gap,
-            total_r=self._bound.total_r,
-            total_q=self._bound.total_q,
+            totals=totals,
             version=self._tried.version,
             decrease=self._decrease,
             beta=self.beta,
@@ -386,7 +386,7 @@ class OuterLoopState:
         if stop:
             return Decided(stop=stop, score_first=True)
         if self._untried is not None and self._untried.version == 0:  # the initial point
-            self._try(self._untried)
+            self._tried = self._untried
             return Decided(start=True)
         return self._prepare_columns()
 
@@ -430,26 +430,17 @@ class OuterLoopState:
             f"again, with {least_memory(plan.more_active)}"
         )
 
-    def _merge_prices(self) -> None:
+    def _merge_prices(self) -> Prices:
         """Merge the prices of all parts of the family."""
-        layout = self.layout
-        counts = layout.array("priced_counts")
-        found = np.concatenate(
-            [
-                np.arange(count) + KEEP_PER_GROUP * part[1]
-                for part, count in zip(self.config.parts["price"], counts, strict=True)
-            ]
-        ).astype(np.int64)
-        ids = layout.array("priced_ids")[found]
-        order = np.argsort(ids, kind="stable")
-        gradients = layout.array("priced_gradients")[found][order]
-        largest = float(layout.array("priced_largest").max())
-        n_features = self.job.family.n_features
-        watched = layout.array("watched")[: self._n_watched]
-        excess = layout.array("priced_excess")
-        reach = float(layout.array("priced_reach").max())
-        self._prices = Prices(ids[order], gradients, largest, watched, n_features, excess, reach)
-        self._curvatures = layout.array("priced_curvatures")[found][order]
+        parts = [self._priced[part] for part in range(len(self.config.parts["price"]))]
+        order = np.argsort(np.concatenate([prices.ids for prices, _ in parts]), kind="stable")
+        self._curvatures = np.concatenate([curvatures for _, curvatures in parts])[order]
+        self._prices = replace(
+            merge_prices([prices for prices, _ in parts]),
+            watched=self.layout.array("watched")[: self._n_watched],
+            by_output=np.max([prices.by_output for prices, _ in parts], axis=0),
+        )
+        return self._prices
 
     def _select(self, drop_cache: bool = False) -> int:
         """Write the list of features whose columns are to be made; return its length."""

@@ -8,7 +8,7 @@ import selectors
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
@@ -28,11 +28,6 @@ STARTING = 4.0
 DYING = 0.5
 
 
-class _Death(NamedTuple):
-    cause: str
-    cure: str  #: advice that may prevent it, or empty
-
-
 class ProcessPool:
     """Starts the children, sends messages, waits for events, and records causes of death.
 
@@ -48,13 +43,14 @@ class ProcessPool:
         self._segments = segments
         self._children: dict[tuple[str, int], Child] = {}
         self._selector = selectors.DefaultSelector()
-        self._deaths: defaultdict[str, list[_Death]] = defaultdict(list)  # by role
+        #: causes of the deaths of each role, each with advice that may prevent it, or an empty text
+        self._deaths: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         self._busy_since: tuple[float, dict[str, float]] = (time.monotonic(), {})
 
     def spawn(self, role: str, number: int, incarnation: int) -> Child:
         """Start a child."""
         index = number if role == WRITER else self._n_writers
-        child = Child.spawn(role, number, incarnation, index, self._segments)
+        child = Child(role, number, incarnation, index, self._segments)
         self._children[role, number] = child
         self._selector.register(child.channel, selectors.EVENT_READ, child)
         if child.sentinel is not None:
@@ -123,18 +119,16 @@ class ProcessPool:
 
     def record_death(self, child: Child, doing: str) -> None:
         """Record how a reaped child ended. doing : what it was doing, or empty."""
-        cause = f"{child.name} {child.cause()}"
-        self._deaths[child.role].append(
-            _Death(f"{doing}: {cause}" if doing else cause, child.cure())
-        )
+        before = f"{doing}: " if doing else ""
+        self._deaths[child.role].append((f"{before}{child.name} {child.cause()}", child.cure()))
 
     def repeated_deaths(self, role: str, n: int) -> RepeatedDeaths:
         """The error that names the causes of the last n deaths of a role."""
         deaths = self._deaths[role][-n:]
-        cures = sorted({f"; {death.cure}" for death in deaths if death.cure})
+        cures = sorted({f"; {cure}" for _, cure in deaths if cure})
         return RepeatedDeaths(
             f"the {role} died {len(deaths)} times without progress in between: "
-            f"{'; '.join(death.cause for death in deaths)}{''.join(cures)}. The last checkpoint has the "
+            f"{'; '.join(cause for cause, _ in deaths)}{''.join(cures)}. The last checkpoint has the "
             "progress so far, if checkpoints are saved"
         )
 

@@ -13,16 +13,13 @@ from fcl.cache.store import largest_column
 from fcl.drivers.job import Job, ahead_share
 from fcl.drivers.plan import Plan
 from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, in_scratch, segment_names
-from fcl.drivers.processes.logic.protocol import LogicSettings
-from fcl.drivers.processes.messages import SetUp
+from fcl.drivers.processes.logic.protocol import LogicSettings, SetUp
 from fcl.drivers.processes.shared import Segment
 from fcl.drivers.rows import Rows
 from fcl.errors import BudgetError
-from fcl.features.base import Family
 from fcl.features.standardized import attach_scales
 from fcl.memory.meter import on_tmpfs
 from fcl.parallel import available_cores
-from fcl.plain import plain
 from fcl.solve.passes import Vectors
 from fcl.units import format_bytes
 
@@ -80,7 +77,7 @@ class SharedMemory:
     def _lay_out(self) -> None:
         self.layout = Layout(self.config, self.segments.__getitem__)
         self.layout.allocate()
-        self.set_up = SetUp(self.config.to_json())  #: the message for all children
+        self.set_up = SetUp(self.config)  #: the message for all children
 
     def _share(self, rows: Rows, which: int) -> Rows:
         """Move targets, weights, offsets and covariates to shared memory."""
@@ -134,27 +131,11 @@ class SharedMemory:
             resumed=first_pass is not None,
         )
 
-    def _largest(self, view_rows: int) -> int:
+    @property
+    def _largest(self) -> int:
         """Bytes of the largest column over the rows of the trainer."""
-        config = self.config
-        n_view = view_rows or config.n_rows
-        family: Family = self.job.family
-        return largest_column(n_view, config.block_rows, family.binary, family.step)
-
-    def _complete(self, plan: Plan, extent_bytes: int, extents: int) -> Config:
-        """The configuration with the values that depend on the memory plan."""
-        return replace(
-            self.config,
-            ready=True,
-            max_columns=plan.max_columns,
-            entries=plan.entries,
-            hessian_columns=plan.hessian_columns,
-            staging=plan.staging,
-            extents=extents,
-            extent_bytes=extent_bytes,
-            max_active=plan.max_active,
-            view_rows=plan.view_rows,
-        )
+        config, family = self.config, self.job.family
+        return largest_column(config.n_view, config.block_rows, family.binary, family.step)
 
     def reserve(self) -> None:
         """Check that there is room for the whole plan, and allocate all of it but the cache.
@@ -166,7 +147,7 @@ class SharedMemory:
         Raises BudgetError if there is not enough room.
         """
         plan = self.plan
-        column = self._largest(plan.view_rows)
+        column = self._largest
         # many extents of many columns each: a writer leaves a part of its last extent unused
         size = min(
             max(LEAST_EXTENT, COLUMNS_AN_EXTENT * column),
@@ -176,7 +157,7 @@ class SharedMemory:
             size = max(1, size // column) * column
         self._extent_bytes = -(-max(size, plan.cache_bytes // MOST_EXTENTS) // 8) * 8
         self.n_extents = max(plan.cache_bytes // self._extent_bytes, 2)
-        reserved = self._complete(plan, self._extent_bytes, self.n_extents)
+        reserved = replace(self.config, extents=self.n_extents, extent_bytes=self._extent_bytes)
         Layout(reserved, self.segments.__getitem__).allocate()
 
     def complete(self) -> int:
@@ -186,11 +167,11 @@ class SharedMemory:
         """
         sets = [self.layout.prepared(which) for which in range(2 if self.job.valid else 1)]
         plan = self.job.plan_with(sets)
-        column = self._largest(plan.view_rows)
+        self.config = replace(self.config, **_of_plan(plan))
         # rather fewer extents than extents that are too small for a column
-        extents = min(self.n_extents, max(2, plan.cache_bytes // column))
+        extents = min(self.n_extents, max(2, plan.cache_bytes // self._largest))
         extent_bytes = min(self._extent_bytes, plan.cache_bytes // extents // 8 * 8)
-        self.config = self._complete(plan, extent_bytes, extents)
+        self.config = replace(self.config, extents=extents, extent_bytes=extent_bytes)
         self._lay_out()
         return extents
 
@@ -203,6 +184,12 @@ class SharedMemory:
         """Close all segments."""
         for segment in self.segments.values():
             segment.close()
+
+
+def _of_plan(plan: Plan) -> dict[str, Any]:
+    """What a plan decides for children, perhaps anew when the rows are read."""
+    names = "view_rows max_columns entries hessian_columns staging max_active"
+    return {name: getattr(plan, name) for name in names.split()}
 
 
 def _configure(job: Job, cores: int) -> Config:
@@ -218,8 +205,7 @@ def _configure(job: Job, cores: int) -> Config:
     return Config(
         family=job.family.to_config(),
         sources=[r.data.source if r else None for r in rows],
-        most_ahead=ahead_share(job.options),
-        options=plain(job.options.of_job()),
+        options=job.options,
         n_rows=job.train.n,
         n_valid=job.valid.n if job.valid else 0,
         n_outputs=job.n_outputs,
@@ -227,25 +213,26 @@ def _configure(job: Job, cores: int) -> Config:
         offset=job.train.offset is not None,
         n_scaled=job.family.n_features if job.options.standardize else 0,
         n_kept=[len(r.keep) if r and r.keep is not None else 0 for r in rows],
-        block_rows=size,
         record_shape=job.family.record_shape(size),
-        scratch=plan.scratch,
-        writers=plan.writers,
         cores=cores,
         parts=parts,
+        most_ahead=ahead_share(job.options),
+        writers=plan.writers,
+        scratch=plan.scratch,
+        **_of_plan(plan),
     )
 
 
-def _read_parts(which: int, rows: Rows, blocks: int, plan: Any) -> list[list[int]]:
+def _read_parts(which: int, rows: Rows, blocks: int, plan: Plan) -> list[tuple[int, range]]:
     """Ranges of blocks to read, at most one per storage chunk: a cut chunk is decoded twice."""
     reader = rows.data.rows
     chunks = -(-reader.shape[0] // reader.chunk_rows)
     return _cut(which, blocks, max(1, min(chunks, 2 * PARTS_A_WRITER * plan.writers)))
 
 
-def _cut(which: int, n: int, most: int) -> list[list[int]]:
-    """Cut [0, n) into at most ``most`` nearly equal ranges; each is [which, first, stop]."""
+def _cut(which: int, n: int, most: int) -> list[tuple[int, range]]:
+    """Cut [0, n) into at most ``most`` nearly equal ranges of a set of rows."""
     if not n:
         return []
-    edges = np.linspace(0, n, min(n, most) + 1).astype(int)
-    return [[which, int(a), int(b)] for a, b in pairwise(edges)]
+    edges = np.linspace(0, n, min(n, most) + 1).astype(int).tolist()
+    return [(which, range(a, b)) for a, b in pairwise(edges)]

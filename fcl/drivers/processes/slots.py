@@ -44,11 +44,12 @@ class SlotBook:
         self._tasks[serial] = slots
         return slots
 
-    def settle(self, serial: int, used: Ints) -> None:
-        """Commit the slots that a task has used (none if its writer died), and free its others."""
+    def settle(self, serial: int, n_used: int) -> Ints:
+        """Commit and return the first slots of a task (none if its writer died); free the others."""
         slots = self._tasks.pop(serial, np.empty(0, np.int64))
         self._state[slots] = _FREE
-        self._state[used] = _COMMITTED
+        self._state[slots[:n_used]] = _COMMITTED
+        return slots[:n_used]
 
     def clear(self) -> None:
         """Free all committed slots."""

@@ -18,15 +18,7 @@ from fcl.drivers.processes.compilation import compile_kernels
 from fcl.drivers.processes.faults import arm, fault
 from fcl.drivers.processes.logic import protocol
 from fcl.drivers.processes.logic.machine import Logic
-from fcl.drivers.processes.logic.protocol import WRITER
-from fcl.drivers.processes.logic.stages import Stage
-from fcl.drivers.processes.messages import (
-    Assign,
-    ColumnsStored,
-    ProposalTaken,
-    SearchResult,
-    TaskDone,
-)
+from fcl.drivers.processes.logic.protocol import WRITER, Assign, Stage, TaskDone
 from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.drivers.processes.process_pool import ProcessPool
 from fcl.drivers.processes.setup import SharedMemory
@@ -118,7 +110,7 @@ class Supervisor:
         arm("supervisor", 0, 0)
         atomic.step = lambda name: fault(f"write-{name}")
         session.started()
-        compile_kernels(session, self._poll_stop)
+        compile_kernels(session)
         self._reading_since = time.monotonic()
         self.shared = shared = SharedMemory(session.job)
         session.job = shared.job
@@ -126,7 +118,7 @@ class Supervisor:
         self.meter = Meter(self.pool.pids, shared.memory_segments)
         try:
             shared.reserve()
-            shared.prepare_own(self._reading)
+            shared.prepare_own(session.reading)
             first_pass = None if session.state is None else len(session.history)
             self.logic = Logic(shared.settings(first_pass))
             return self._end(self._loop())
@@ -165,14 +157,6 @@ class Supervisor:
         loop = self._outer_loop
         return loop is not None and bool(self.session.history) and loop.verified
 
-    def _poll_stop(self) -> None:
-        if self.session.should_stop():
-            raise KeyboardInterrupt
-
-    def _reading(self, share: float) -> None:
-        self._poll_stop()
-        self.session.working("reading", share)
-
     def _tell(self, event: protocol.LogicEvent) -> None:
         """Pass an event to the logic and carry out its instructions; queue events meanwhile."""
         self._events.append(event)
@@ -203,7 +187,6 @@ class Supervisor:
                 return
             case protocol.Published():
                 self.outer_loop.proposed(message)
-                self.pool.send(child, ProposalTaken())
         self._tell(message)
 
     def _on_task_done(self, writer: int, done: TaskDone) -> None:
@@ -212,11 +195,10 @@ class Supervisor:
             return
         del self._tasks[writer]
         self.session.spent(STEPS.get(task.kind, task.kind.value), done.seconds)
+        outcome = None
         if self._outer_loop is not None:
-            self._outer_loop.done(task, done.result)
-        result = done.result
-        outcome = result.outcome if isinstance(result, SearchResult) else None
-        stored = result.n if isinstance(result, ColumnsStored) else 0
+            outcome = self._outer_loop.done(task, done.result)
+        stored = len(done.result) if task.kind == Stage.COLUMNS else 0
         self._tell(protocol.Done(writer, done.serial, outcome, stored))
 
     def _on_exit(self, child: Child) -> None:
@@ -258,7 +240,7 @@ class Supervisor:
         self._last_sample = now
         spent = self.session.seconds.get("validation", 0.0)
         cores = self.shared.cores
-        self.logic.validation.wanted = spent <= VALIDATION_SHARE * cores * self.session.elapsed
+        self.logic.validates = spent <= VALIDATION_SHARE * cores * self.session.elapsed
         self.meter.sample()
         if self._outer_loop is not None:
             with contextlib.suppress(BudgetError):  # it is not needed yet, and may never be
@@ -315,8 +297,8 @@ class Supervisor:
             self.shared.layout.back(task.extent)
         self._tasks[number] = task
         self.shared.layout.array("shares")[number] = 0.0
-        work = Assign(task) if self._outer_loop is None else self._outer_loop.work(task)
-        self.pool.send(self.pool.writer(number), work)
+        inputs = {} if self._outer_loop is None else self._outer_loop.inputs(task)
+        self.pool.send(self.pool.writer(number), Assign(task, inputs))
 
     def _completed(self, order: protocol.Order) -> protocol.Order:
         """The order with the values that the logic does not know."""

@@ -28,11 +28,9 @@ from fcl.drivers.processes.logic.protocol import (
     Rejected,
     Restore,
     SendAnchor,
-    Total,
+    SetUp,
     TrainerIdle,
 )
-from fcl.drivers.processes.messages import ProposalTaken, SetUp
-from fcl.options import TrainOptions
 from fcl.parallel import Team
 from fcl.solve.admission import Newcomers, admit_needed
 from fcl.solve.inner import InnerModel
@@ -84,8 +82,6 @@ class TrainerProcess:
 
     def __init__(self, link: ChildLink) -> None:
         self.link = link
-        # new columns can wait until the next step; others wait for the answers to these orders
-        link.urgent = (SendAnchor, Restore, MakeRoom, DropAll, Rejected)
         self._order = 0  # the last order handled
         self._idle_at = 0  # the last order after which we reported that there is nothing to do
         self._local: LocalProblem | None = None
@@ -97,8 +93,6 @@ class TrainerProcess:
         self._version = 0
         self._drawn = 0  # number of the draw that gave our sample
         self._parity = 0  # of the anchor's pass
-        self._awaiting = False  # whether the supervisor has still to copy our last proposal
-        self._unsaid: tuple[bool, float] | None = None  # to be published next: last word, violation
         self._lacking = 0  # columns to wait for before a step is worth its time
         # weights, gradients and curvatures of the last columns of the cache, by commit, which have yet to
         # enter the local problem
@@ -110,7 +104,7 @@ class TrainerProcess:
         """Work until the supervisor closes the connection."""
         self.link.send(Ready(TRAINER, 0))
         while True:
-            said = self._idle_at == self._order or self._unsaid is not None
+            said = self._idle_at == self._order
             if not self._working and not self.link.pending() and not said:
                 # reported again after each order, which makes earlier reports out of date
                 self._idle_at = self._order
@@ -125,23 +119,22 @@ class TrainerProcess:
 
     def _set_up(self, config: Config) -> None:
         """Allocate buffers, once all rows are read and the cache exists."""
-        if not config.ready:
+        if not config.extents:
             return
         self.config = config
         self.layout = layout = Layout(config, self.link.segment)
         family = layout.family()
         self._team = _SharedTeam(layout.array("threads"), config.cores)
-        options = TrainOptions(**config.options)
-        self._objective = layout.objective(options, self._team)
+        self._objective = layout.objective(self._team)
         self._family = family
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
         self._rotation = Rotation(cache.capacity, cache.max_columns)
         inner = InnerModel(
-            config.view_rows or config.n_rows,
+            config.n_view,
             config.max_columns,
             config.entries,
-            options.seed,
+            config.options.seed,
             family.binary,
             config.block_rows,
             self._team,
@@ -197,11 +190,7 @@ class TrainerProcess:
     def _handle(self, message: Any) -> None:
         match message:
             case SetUp(config):
-                self._set_up(Config.from_json(config))
-            case ProposalTaken():
-                self._awaiting = False
-                if self._unsaid is not None:
-                    self._publish(*self._unsaid)
+                self._set_up(config)
             case _:
                 self._order = message.order
                 name = _ORDERS[type(message)]
@@ -218,7 +207,7 @@ class TrainerProcess:
         self._entering.clear()
         self._freed(self.cache.give_back_all(), spare=0)
         self._untested.clear()
-        self._working, self._unsaid = False, None
+        self._working = False
 
     def _anchor(self, order: SendAnchor | Restore) -> None:
         anchor, local, layout = order.anchor, self.local, self.layout
@@ -231,11 +220,11 @@ class TrainerProcess:
         slots = self.cache.slots
         self._parity = parity = anchor.pass_number & 1
         local.move_anchor(
-            layout.read_point(anchor.point),
+            anchor.point,
             self._margins[anchor.margins],
             layout.array("slot_gradients")[parity][slots],
             layout.array("slot_curvatures")[parity][slots] if self.config.view_rows else None,
-            *map(_sum, (anchor.total_r, anchor.total_q)),
+            *anchor.totals,
         )
         self.link.send(AnchorTaken(self._order))
         fault("anchor-taken")
@@ -249,7 +238,6 @@ class TrainerProcess:
         local.trainer.most_decrease = anchor.gap
         self._lacking = int(WAIT_SHARE * anchor.n_coming)
         self._steps, self._working = 0, not self._lacking
-        self._unsaid = None
         self._promised = {}
         self._rotation.restart()
         if anchor.crowded:
@@ -371,7 +359,7 @@ class TrainerProcess:
         view = self.local.view
         raised = view.distrust()
         self.local.return_to_anchor()
-        self._below, self._unsaid = 0.0, None
+        self._below = 0.0
         if not view.complete and raised:  # else the same point would be rejected again
             exact = self.layout.array("slot_curvatures")[self._parity][self.cache.slots]
             view.correct(self.local.working, 0, exact)
@@ -404,19 +392,15 @@ class TrainerProcess:
             local.evict(keep)
 
     def _publish(self, last_word: bool, violation: float) -> None:
-        """Propose the point, at once or when the supervisor has copied the last proposal."""
-        if self._awaiting:
-            self._unsaid = last_word, violation
-            return
-        self._unsaid = None
-        found = self.local.point()
-        if not self.layout.has_room(found):  # the next pass makes room (TrainerAnchor.crowded)
+        """Propose the point."""
+        point = self.local.point()
+        if (
+            len(point.ids) > self.config.max_active
+        ):  # the next pass makes room (TrainerAnchor.crowded)
             self.local.return_to_anchor()
             self._below, self._working = 0.0, False
             return
-        point = self.layout.write_point("mailbox", found)
         self._version += 1
-        self._awaiting = True
         worth = bool(
             last_word
             or self._steps >= WORTH_STEPS
@@ -426,8 +410,3 @@ class TrainerProcess:
         fault("publish")
         models, below = self.local.trainer.chosen.text, float(-self._below)
         self.link.send(Published(self._version, worth, last_word, point, below, models))
-
-
-def _sum(total: Total) -> Any:
-    """A sum over rows: a number, or float64 (K,) with K outputs."""
-    return np.array(total) if isinstance(total, tuple) else total

@@ -1,15 +1,16 @@
-"""The list of features whose columns are to be made, in shared memory."""
+"""The list of features whose columns are to be made."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import Store
 from fcl.cache.store import largest_column
-from fcl.drivers.processes.layout import MOST_BATCH, Layout
+from fcl.drivers.processes.layout import MOST_BATCH, Config
+from fcl.drivers.processes.logic.protocol import WriterTask
 from fcl.features.base import Family
 from fcl.features.prices import Prices
 from fcl.solve.outer import Outer
@@ -19,8 +20,27 @@ from fcl.types import Floats, Ids
 #: most GROUP. A group is sorted by id: columns of neighbouring features are cheaper to make together.
 ROOM_SHARE = 0.125
 GROUP = 8192
-#: Arrays of the list, each with one value per feature.
-NAMES = ("ids", "violations", "gradients", "curvatures", "weights")
+
+
+@dataclass(frozen=True)
+class FeatureList:
+    """Features with their numbers at the anchor, arrays of (n,) or (n, K)."""
+
+    ids: Ids
+    violations: Floats
+    gradients: Floats
+    curvatures: Floats
+    weights: Floats
+
+    def take(self, some: Ids | slice) -> FeatureList:
+        """Some of the features."""
+        return FeatureList(*(getattr(self, each.name)[some] for each in fields(self)))
+
+    def rearrange(self, some: slice, order: Ids) -> None:
+        """Change the order of some of the features, in place."""
+        for each in fields(self):
+            part = getattr(self, each.name)[some]
+            part[:] = part[order]
 
 
 class GradientTable:
@@ -60,26 +80,23 @@ class WantedColumns:
 
     Parameters
     ----------
-    layout : Layout
-        Of the shared memory that contains the list.
+    config : Config
     store : Store
         The cache, for the sizes of its columns.
-    n_rows : int
-        Most rows of a column.
     family : Family
         The family of the features.
     """
 
-    def __init__(self, layout: Layout, store: Store, n_rows: int, family: Family) -> None:
-        self._layout = layout
-        self._config = layout.config
+    def __init__(self, config: Config, store: Store, family: Family) -> None:
+        self._config = config
         self._store = store
-        block_rows = self._config.block_rows
-        self._column_bytes = largest_column(n_rows, block_rows, family.binary, family.step)
+        kind = family.binary, family.step
+        self._column_bytes = largest_column(config.n_view, config.block_rows, *kind)
         self.short = False  #: whether there may be too little room for all columns of the list
         #: features left out of the list, since too many have a weight or may get one
         self.withheld = 0
         self._unmade = 0  # columns of the list that are not stored yet
+        self._list: FeatureList
 
     def choose(
         self,
@@ -90,7 +107,7 @@ class WantedColumns:
         recall: Ids,
         drop_cache: bool,
     ) -> int:
-        """Write the list of features, and return its length.
+        """Choose the features of the list, and return its length.
 
         prices, known : at the anchor of ``outer``.
         cached : slots and features of the committed columns.
@@ -119,16 +136,10 @@ class WantedColumns:
         listed = self._allowed(ids, np.union1d(outer.point.ids, there))
         ids, violations = ids[listed], violations[listed]
         n = len(ids)
-        columns = (
-            ids,
-            violations,
-            known.gradients(ids),
-            known.curvatures(ids),
-            outer.point.weights_of(ids),
-        )
-        for name, values in zip(NAMES, columns, strict=True):
-            self._layout.array(f"job_{name}")[:n] = values
-        self._put_in_order(n, slots, drop_cache)
+        gradients, curvatures = known.gradients(ids), known.curvatures(ids)
+        weights = outer.point.weights_of(ids)
+        found = FeatureList(ids, violations, gradients, curvatures, weights)
+        self._list = found.take(self._order(ids, slots, drop_cache))
         self._unmade = n
         return n
 
@@ -143,41 +154,32 @@ class WantedColumns:
         self.withheld = int(withheld.sum())
         return ~withheld
 
-    def _put_in_order(self, n: int, slots: Ids, drop_cache: bool) -> None:
-        """Sort by id, which is cheaper; groups of larger violations come first if room is short."""
+    def _order(self, ids: Ids, slots: Ids, drop_cache: bool) -> Ids:
+        """By id, which is cheaper; groups of larger violations come first if room is short."""
+        n = len(ids)
         sizes = self._store.sizes[slots]
         mean = float(sizes.mean()) if len(sizes) else 0.5 * self._column_bytes
         there = sizes[:0] if drop_cache else sizes
         free = self._store.capacity - float(there.sum())
         self.short = 2.0 * n * mean > free or n > self._config.max_columns - len(there)
         group = max(n, 1)
-        if (
-            self.short
-        ):  # a group takes a part of the room, so that the largest violations get the room
+        if self.short:  # a group takes a part of the room, which the largest violations get
             room = min(self._store.capacity / max(mean, 8.0), self._config.max_columns)
             group = min(max(int(ROOM_SHARE * room), MOST_BATCH), GROUP)
         groups = np.arange(n) // group
         groups[:1] = -1  # the largest violation always enters
-        self._rearrange(slice(n), np.lexsort((self._layout.array("job_ids")[:n], groups)))
+        return np.lexsort((ids, groups))
 
-    def _rearrange(self, some: slice, order: Ids) -> None:
-        for name in NAMES:
-            part = self._layout.array(f"job_{name}")[some]
-            part[:] = part[order]
+    def part(self, task: WriterTask) -> FeatureList:
+        """The features of a task."""
+        return self._list.take(slice(task.start, task.stop))
 
-    def allot(self, start: int, slots: Ids) -> None:
-        """Write the slots that a task may fill, from position ``start`` of the list on."""
-        self._layout.array("job_slots")[start : start + len(slots)] = slots
-
-    def made(self, start: int, stop: int, stored: int) -> Ids:
-        """Note how many columns of [start, stop) a task has stored; return their slots.
-
-        This part of the list is reordered: the stored columns first, in the order of storing, then the
-        others.
-        """
-        self._rearrange(slice(start, stop), self._layout.array("job_order")[start:stop])
-        self._unmade -= stored
-        return self._layout.array("job_slots")[start : start + stored].copy()
+    def made(self, task: WriterTask, stored: Ids) -> FeatureList:
+        """Note which columns of a task are stored, and return these; they come first in the list now."""
+        rest = np.setdiff1d(np.arange(task.size), stored)
+        self._list.rearrange(slice(task.start, task.stop), np.concatenate([stored, rest]))
+        self._unmade -= len(stored)
+        return self._list.take(slice(task.start, task.start + len(stored)))
 
     def too_many(self, n_free: int) -> int:
         """Columns to evict to make slots for the list: at most half of the directory in one round."""

@@ -58,7 +58,7 @@ def spawn(segments: dict[str, Segment]) -> Iterator[Spawn]:
     started: list[Child] = []
 
     def start(toy: str = "Toy", number: int = 0, incarnation: int = 0, **more: str) -> Child:
-        child = Child.spawn(
+        child = Child(
             f"processes_toys:{toy}", number, incarnation, number, segments, {"FCL_TOY": "1", **more}
         )
         started.append(child)
@@ -315,10 +315,10 @@ def test_no_process_can_be_started(
     before = open_files()
     monkeypatch.setattr(sys, "executable", str(HERE / "nowhere"))
     with pytest.raises(FclError, match=r"writer 4: expected to start a process, got: No such file"):
-        Child.spawn("writer", 4, 0, 0, segments)
+        Child("writer", 4, 0, 0, segments)
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(FclError, match=r"sys\.executable, got nothing"):
-        Child.spawn("writer", 4, 0, 0, segments)
+        Child("writer", 4, 0, 0, segments)
     assert open_files() <= before
     assert not set(IGNORED) & signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
@@ -333,7 +333,7 @@ def test_an_interrupted_start_leaves_no_child(
 
     monkeypatch.setattr(module, "_pidfd", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Child.spawn("processes_toys:Toy", 0, 0, 0, segments)
+        Child("processes_toys:Toy", 0, 0, 0, segments)
     assert open_files() <= before
     assert psutil.Process().children() == others
 
@@ -341,7 +341,7 @@ def test_an_interrupted_start_leaves_no_child(
 def test_descriptors_are_given_back(segments: dict[str, Segment]) -> None:
     before = open_files()
     for _ in range(3):
-        child = Child.spawn("processes_toys:Ends", 0, 0, 0, segments)
+        child = Child("processes_toys:Ends", 0, 0, 0, segments)
         child.close()
         child.close()
     assert open_files() <= before
@@ -404,7 +404,6 @@ def test_faults_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 SUPERVISOR = textwrap.dedent(
     """
     import os, select, signal, sys, time
-    import processes_toys  # its messages are declared
     from fcl.drivers.processes.children import Child
     from fcl.drivers.processes.shared import Segment
 
@@ -414,7 +413,7 @@ SUPERVISOR = textwrap.dedent(
     segments["leak"] = Segment.of_fd("leak", pipe)
     roles = ["processes_toys:Toy", "processes_toys:Deaf"]
     environment = {"FCL_TOY": "portable" if mode in ("portable", "forked") else "linux"}
-    children = [Child.spawn(r, i, 0, i, segments, environment) for i, r in enumerate(roles)]
+    children = [Child(r, i, 0, i, segments, environment) for i, r in enumerate(roles)]
     if mode != "starting":
         for child in children:
             while not child.channel.receive():

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import fcl.drivers.processes
-from fcl.drivers.processes.logic.stages import TASKS
+from fcl.drivers.processes.logic.protocol import TASKS
 from fcl.drivers.processes.trainer import _ORDERS
 from fcl.files import atomic
 from tools.fuzz import __main__ as fuzz

@@ -25,7 +25,6 @@ from fcl.drivers.processes.logic.protocol import (
     Freed,
     Lend,
     LogicEvent,
-    LogicSettings,
     MakeRoom,
     Published,
     Raised,
@@ -393,15 +392,6 @@ def test_broken_invariants_are_named(damage: Callable[[Logic], object], words: s
     damage(pool.logic)
     with pytest.raises(LogicError, match=words):
         check_invariants(pool.logic)
-
-
-@pytest.mark.parametrize("field", ["writers", "cores", "batch", "extents", "price_parts"])
-def test_settings_are_checked(field: str) -> None:
-    good = dict.fromkeys(("writers", "cores", "batch"), 1) | {"extents": 2}
-    good |= dict.fromkeys(("prepare_parts", "margins_parts", "price_parts"), 1)
-    LogicSettings(**good)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=f"{field} must be at least"):
-        LogicSettings(**good | {field: good[field] - 1})  # type: ignore[arg-type]
 
 
 # -- random runs -----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def test_a_small_family_fits_into_the_cache(n_features: int, writers: int) -> No
     data = fcl.open_data(random.normal(size=(200, n_features)), y=random.normal(size=200))
     with reserved(data, "columns", writers=writers, memory="4GiB") as (shared, extents):
         with_writers = min(writers, -(-n_features // MOST_BATCH))
-        columns_an_extent = shared.config.extent_bytes // shared._largest(0)
+        columns_an_extent = shared.config.extent_bytes // shared._largest
         assert (extents - 1 - with_writers) * columns_an_extent >= n_features
 
 

@@ -8,25 +8,22 @@ import pytest
 from explicit import explicit_family
 
 from fcl.drivers.processes import wanted
-from fcl.drivers.processes.wanted import NAMES, GradientTable, WantedColumns
+from fcl.drivers.processes.logic.protocol import Stage, WriterTask
+from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.features.prices import Prices
 from fcl.solve.state import Point
 
 
-def wanted_columns(
-    capacity: int = 1 << 20, max_active: int = 64
-) -> tuple[WantedColumns, dict[str, np.ndarray]]:
-    """A list of 64 columns of 8 bytes, with its arrays in shared memory."""
-    arrays = {f"job_{name}": np.zeros(64, np.int64 if name == "ids" else float) for name in NAMES}
-    config = SimpleNamespace(block_rows=64, max_active=max_active, max_columns=64)
-    layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
+def wanted_columns(capacity: int = 1 << 20, max_active: int = 64) -> WantedColumns:
+    """A list of columns of 8 bytes."""
+    config: Any = SimpleNamespace(block_rows=64, max_active=max_active, max_columns=64, n_view=10)
     store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=capacity)
-    return WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64)))), arrays
+    return WantedColumns(config, store, explicit_family(np.ones((10, 64))))
 
 
 def test_committed_candidates_are_listed_once() -> None:
     """Columns that entered the cache during pricing are candidates of the same pass."""
-    columns, arrays = wanted_columns()
+    columns = wanted_columns()
 
     def select(prices: Prices, *_: Any) -> Any:
         return SimpleNamespace(ids=prices.ids, violations=np.ones(len(prices.ids)))
@@ -40,7 +37,10 @@ def test_committed_candidates_are_listed_once() -> None:
     cached = np.arange(4), np.array([5, 7, 9, 11])
     known = GradientTable(prices.ids, prices.gradients, np.ones(3))
     n = columns.choose(outer, prices, known, cached, np.zeros(0, np.int64), drop_cache=True)
-    assert arrays["job_ids"][:n].tolist() == [3, 5, 7, 9, 11]
+    task = WriterTask(Stage.COLUMNS, 0, n, 0, 1)
+    assert columns.part(task).ids.tolist() == [3, 5, 7, 9, 11]
+    assert columns.made(task, np.array([3, 0])).ids.tolist() == [9, 3]
+    assert columns.part(task).ids.tolist() == [9, 3, 5, 7, 11]
 
 
 def test_groups_of_larger_violations_come_first_if_room_is_short(
@@ -56,15 +56,14 @@ def test_groups_of_larger_violations_come_first_if_room_is_short(
     ):
         monkeypatch.setattr(wanted, "GROUP", most)
         monkeypatch.setattr(wanted, "ROOM_SHARE", share)
-        columns, arrays = wanted_columns(capacity)
-        arrays["job_ids"][:7] = [9, 5, 2, 8, 1, 4, 7]
-        columns._put_in_order(7, np.arange(4), drop_cache=False)
-        assert arrays["job_ids"][:7].tolist() == expected
+        ids = np.array([9, 5, 2, 8, 1, 4, 7])
+        order = wanted_columns(capacity)._order(ids, np.arange(4), drop_cache=False)
+        assert ids[order].tolist() == expected
 
 
 def test_new_features_wait_while_too_many_have_a_weight() -> None:
     """Features of the anchor and the cache may have a weight at the next anchor; they need room, too."""
-    columns, _ = wanted_columns(max_active=6)
+    columns = wanted_columns(max_active=6)
     ids = np.array([9, 5, 2, 8, 1, 4, 7])
     for known, expected in (
         ([5, 8], [9, 5, 2, 8, 1, 4]),

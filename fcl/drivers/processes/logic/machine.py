@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from fcl.drivers.processes.logic import protocol
 from fcl.drivers.processes.logic.protocol import (
+    BETWEEN_PASSES,
+    TASKS,
     TRAINER,
     WRITER,
-    Abort,
-    AnchorTaken,
-    Begin,
-    Certify,
-    Deal,
-    Decide,
     Decided,
-    Died,
-    Done,
-    DropAll,
-    Fail,
-    Finish,
-    Freed,
     Instruction,
     LogicEvent,
     LogicSettings,
     Outcome,
     Published,
-    Raised,
-    Ready,
-    Rejected,
-    Restore,
-    RowsPrepared,
-    SendAnchor,
-    Spawn,
-    Stalled,
-    StopAsked,
-    TakeProposal,
-    Threads,
-    TrainerIdle,
+    Stage,
     WriterTask,
 )
-from fcl.drivers.processes.logic.room import Room
-from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, TASKS, Stage
 from fcl.drivers.processes.logic.state import (
     Activity,
-    Deaths,
     Extents,
     Lane,
     LogicError,
@@ -51,7 +30,6 @@ from fcl.drivers.processes.logic.state import (
     WriterSide,
     require,
 )
-from fcl.drivers.processes.logic.validation import Validation
 
 
 class Logic:
@@ -65,20 +43,22 @@ class Logic:
         self.settings = settings
         self.tokens = Tokens(settings.cores, settings.sharing)
         self.extents = Extents(settings.extents)
-        self.deaths = Deaths(settings.max_deaths)
+        self.deaths: Counter[str] = Counter()  #: of each role since the last progress
         self.writers = [WriterSide(number) for number in range(settings.writers)]
         self.trainer = TrainerSide()
         self.threads = 0  #: of the trainer, by the last instruction
         self.handed: int | None = None  #: the pass whose anchor the trainer has or will get
         self.passes = Lane(Stage.PREPARE, settings.first_pass, StageParts(settings.prepare_parts))
+        self.validation = Lane(Stage.OFF, -1)  #: of anchors, alongside the passes
+        self.validates = True  #: False while validation takes too much time, by the supervisor
+        self.scored = -1  #: the last pass with a score
+        self.crowded = False  #: whether columns have to be evicted before any is made
+        self.starting = False  #: whether the initial point is tried; the trainer has no anchor yet
         self._out: list[Instruction] = []
-        self.room = Room(self.extents, self.trainer, self.passes, self._say)
-        self.validation = Validation(settings.validate_parts, self.passes, self._say)
         self._serial = 0
         self._outcome: Outcome | None = None  # of the last search or accept
         self._taken: Published | None = None  # the proposal of this pass
         self._decided = Decided()  # the last answer of the shell
-        self.starting = False  #: whether the initial point is tried; the trainer has no anchor yet
 
     # -- what others may read ----------------------------------------------------------------------
 
@@ -112,9 +92,9 @@ class Logic:
 
     def start(self) -> list[Instruction]:
         """Spawn all children."""
-        self._say(Spawn(TRAINER, 0, 0))
+        self._say(protocol.Spawn(TRAINER, 0, 0))
         for writer in self.writers:
-            self._say(Spawn(WRITER, writer.number, 0))
+            self._say(protocol.Spawn(WRITER, writer.number, 0))
         return self._go_on()
 
     def handle(self, event: LogicEvent) -> list[Instruction]:
@@ -128,27 +108,27 @@ class Logic:
         if self.finished:
             return []
         match event:
-            case Ready(role, number):
+            case protocol.Ready(role, number):
                 self._ready(role, number)
-            case Done():
+            case protocol.Done():
                 self._done(event)
-            case Died(role, number):
+            case protocol.Died(role, number):
                 self._died(role, number)
-            case Raised():
-                self._finish(Abort(event))
-            case Published():
+            case protocol.Raised():
+                self._finish(protocol.Abort(event))
+            case protocol.Published():
                 self.trainer.published(event)
-            case TrainerIdle(order):
+            case protocol.TrainerIdle(order):
                 self.trainer.idle(order)
-            case AnchorTaken(order):
+            case protocol.AnchorTaken(order):
                 self.trainer.anchor_taken(order)
-            case Freed():
-                self.room.freed(event)
+            case protocol.Freed():
+                self._freed(event)
             case Decided():
                 self._decide(event)
-            case StopAsked(reason):
+            case protocol.StopAsked(reason):
                 # an earlier decision to stop stands; the run only waits for its score
-                self._finish(Finish(self._decided.stop or reason))
+                self._finish(protocol.Finish(self._decided.stop or reason))
             case _:
                 raise TypeError(f"not an event: {event!r}")
         return self._go_on()
@@ -164,17 +144,17 @@ class Logic:
         """Advance as far as possible; returns the instructions."""
         while not self.finished:
             self._restore()
-            self.room.lend()
-            self.room.give_up()
-            if not self._advance() and not self.validation.advance():
+            self._lend()
+            self._give_up_columns()
+            if not self._advance() and not self._advance_validation():
                 break
         if not self.finished:
             self._deal()
-            self.room.request()
+            self._request_room()
             threads = self.tokens.threads(self.busy_writers)
             if threads != self.threads:
                 self.threads = threads
-                self._say(Threads(threads))
+                self._say(protocol.Threads(threads))
         out, self._out = self._out, []
         return out
 
@@ -189,8 +169,9 @@ class Logic:
         self.trainer.ready(self.handed is None and not self.extents.committed)
 
     def _died(self, role: str, number: int) -> None:
-        if self.deaths.add(role):
-            self._finish(Fail(role))
+        self.deaths[role] += 1
+        if self.deaths[role] >= self.settings.max_deaths:
+            self._finish(protocol.Fail(role))
             return
         if role == WRITER:
             writer = self.writers[number]
@@ -199,12 +180,12 @@ class Logic:
                 if writer.task.extent >= 0:
                     self.extents.give_back(writer.task.extent)
             writer.died()
-            self._say(Spawn(WRITER, number, writer.incarnation))
+            self._say(protocol.Spawn(WRITER, number, writer.incarnation))
             return
         if self.trainer.drop_order:
-            self.room.release_all()
+            self._release_all()
         self.trainer.died()
-        self._say(Spawn(TRAINER, 0, self.trainer.incarnation))
+        self._say(protocol.Spawn(TRAINER, 0, self.trainer.incarnation))
 
     # -- the passes --------------------------------------------------------------------------------
 
@@ -212,61 +193,67 @@ class Logic:
         """Move from a complete stage to the next; returns whether that was possible."""
         if not self.passes.parts.complete:
             return False
-        settings = self.settings
+        begin, settings = self.passes.begin, self.settings
         match self.stage:
             case Stage.PREPARE:
-                self.deaths.progress()
-                self._say(RowsPrepared())
+                self.deaths.clear()
+                self._say(protocol.RowsPrepared())
                 if settings.measure_parts:
-                    self.passes.begin(Stage.MEASURE, settings.measure_parts)
+                    begin(Stage.MEASURE, settings.measure_parts)
                 else:
                     self._first_pass()
             case Stage.MEASURE:
                 self._first_pass()
             case Stage.MARGINS:
-                self.passes.begin(Stage.ACCEPT if self._taken is None else Stage.SEARCH, 1)
+                begin(Stage.ACCEPT if self._taken is None else Stage.SEARCH, 1)
             case Stage.SEARCH | Stage.ACCEPT:
                 self._searched()
             case Stage.BLEND:
-                self.passes.begin(Stage.ACCEPT, 1)
+                begin(Stage.ACCEPT, 1)
             case Stage.RESIDUALS:
-                self.passes.begin(Stage.PRICE, settings.price_parts)
+                begin(Stage.PRICE, settings.price_parts)
             case Stage.PRICE:
-                self.passes.begin(Stage.CERTIFY, 1)
+                begin(Stage.CERTIFY, 1)
             case Stage.CERTIFY:
-                self.passes.begin(Stage.DECIDE)
-                self._say(Certify(self.pass_number))
-                self.validation.begin()
+                begin(Stage.DECIDE)
+                self._say(protocol.Certify(self.pass_number))
+                self._begin_validation()
             case Stage.DROP:
                 if self.trainer.drop_order:
                     return False
-                self.passes.begin(Stage.DRAW, 1)
+                begin(Stage.DRAW, 1)
             case Stage.DRAW:
-                self.passes.begin(Stage.SAMPLE, self._decided.sample_parts)
+                begin(Stage.SAMPLE, self._decided.sample_parts)
             case Stage.SAMPLE:
                 self._begin_columns()
             case Stage.COLUMNS:
-                self.passes.begin(Stage.WAIT)
+                begin(Stage.WAIT)
             case Stage.WAIT:
                 return self._next_pass()
             case Stage.SCORING:
-                if self.validation.scored != self.pass_number:
+                if self.scored != self.pass_number:
                     return False
-                self._finish(Finish(self._decided.stop))
+                self._finish(protocol.Finish(self._decided.stop))
             case _:  # DECIDE waits for the shell
                 return False
         return True
 
     def _first_pass(self) -> None:
-        self._say(Begin())
+        self._say(protocol.Begin())
         first = Stage.MARGINS if self.settings.resumed else Stage.RESIDUALS
         self.passes.begin(first, self.settings.margins_parts)
+
+    def _try_point(self, proposal: Published) -> None:
+        """Begin a pass that tries a point."""
+        self._taken = proposal
+        self.passes.pass_number += 1
+        self.passes.begin(Stage.MARGINS, self.settings.margins_parts)
 
     def _searched(self) -> None:
         """Act on the outcome of a search, or of the acceptance of a single point."""
         match self._outcome:
             case Outcome.ACCEPTED:
-                self.deaths.progress()
+                self.deaths.clear()
                 self.passes.begin(Stage.RESIDUALS, self.settings.margins_parts)
             case Outcome.BLEND:
                 self.passes.begin(Stage.BLEND, self.settings.margins_parts)
@@ -283,25 +270,23 @@ class Logic:
         taken, trainer = self._taken, self.trainer
         require(taken is not None, "the anchor of a resumed run is rejected")
         assert taken is not None
+        self.passes.pass_number -= 1
         if self.starting:
             self.starting = False
-            self.passes.pass_number -= 1
-            self.passes.begin(Stage.DECIDE)
-            self._say(Decide())
+            self._ask(protocol.Decide())
             return
         stalled = taken.last_word and trainer.state == Activity.IDLE and trainer.proposal is None
-        self.passes.pass_number -= 1
-        order = trainer.give()
-        if order:
-            self._say(Rejected(order))
+        if order := trainer.give():
+            self._say(protocol.Rejected(order))
         if stalled and trainer.informed:
-            self._stall()
+            self._ask(protocol.Stalled())
         else:
             self.passes.begin(Stage.WAIT)
 
-    def _stall(self) -> None:
+    def _ask(self, question: Instruction) -> None:
+        """Ask the shell to decide."""
         self.passes.begin(Stage.DECIDE)
-        self._say(Stalled())
+        self._say(question)
 
     def _next_pass(self) -> bool:
         """Begin a pass if there is a proposal for it; returns whether anything began.
@@ -312,14 +297,13 @@ class Logic:
         if not trainer.informed or trainer.anchor_order:
             return False
         if trainer.worth_a_pass:
-            self._taken, trainer.proposal = trainer.proposal, None
-            assert self._taken is not None
-            self.passes.pass_number += 1
-            self._say(TakeProposal(self._taken.version))
-            self.passes.begin(Stage.MARGINS, self.settings.margins_parts)
+            proposal, trainer.proposal = trainer.proposal, None
+            assert proposal is not None
+            self._say(protocol.TakeProposal(proposal.version))
+            self._try_point(proposal)
             return True
         if trainer.state == Activity.IDLE:
-            self._stall()
+            self._ask(protocol.Stalled())
             return True
         return False
 
@@ -330,27 +314,25 @@ class Logic:
         if event.stop:
             if event.score_first and self.settings.validate_parts:
                 self.passes.begin(Stage.SCORING)
-                self.validation.begin()
+                self._begin_validation()
             else:
-                self._finish(Finish(event.stop))
+                self._finish(protocol.Finish(event.stop))
         elif event.start:
             first = self.handed is None and not self.starting
             require(first, "an initial point after the beginning")
-            self.starting, self._taken = True, Published(0, worth=True)
-            self.passes.pass_number += 1
-            self.passes.begin(Stage.MARGINS, self.settings.margins_parts)
+            self.starting = True
+            self._try_point(Published(0, worth=True))
         elif event.again:
             require(self.handed == self.pass_number, "an anchor is certified again at once")
             self.passes.pass_number += 1
             self.passes.begin(Stage.RESIDUALS, self.settings.margins_parts)
         elif event.redraw:
-            order = self.trainer.give()
-            if order:
+            if order := self.trainer.give():
                 self.trainer.drop_order = order
-                self._say(DropAll(order))
+                self._say(protocol.DropAll(order))
                 self.passes.begin(Stage.DROP)
             else:
-                self.room.release_all()
+                self._release_all()
                 self.passes.begin(Stage.DRAW, 1)
         else:
             self._begin_columns()
@@ -372,24 +354,140 @@ class Logic:
         if trainer.state == Activity.ABSENT:
             return
         if trainer.informed:
-            self._say(SendAnchor(trainer.give(), pass_number))
+            self._say(protocol.SendAnchor(trainer.give(), pass_number))
         else:
             trainer.informed = True
             held = tuple(sorted(self.extents.committed))
-            self._say(Restore(trainer.give(), pass_number, held))
+            self._say(protocol.Restore(trainer.give(), pass_number, held))
         trainer.anchor_order = trainer.handed_order = trainer.order
 
-    # -- columns -----------------------------------------------------------------------------------
+    # -- room for columns: extents move between the arena, the writers and the trainer -------------
 
     def _begin_columns(self) -> None:
         self.passes.begin(Stage.COLUMNS, self._decided.columns, self.settings.batch)
-        self.room.crowded = self._decided.crowded
+        self.crowded = self._decided.crowded
         self._hand_over(self.pass_number)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a writer can be granted an extent."""
+        return bool(self.extents.free) and not self.crowded
+
+    def _lend(self) -> None:
+        """Lend the trainer an empty extent for compaction, unless it has one; writers come second.
+
+        It does nothing while rows are read: there is no cache yet, and an order makes the trainer busy,
+        which would take a core from the readers.
+        """
+        trainer = self.trainer
+        if self.stage == Stage.PREPARE:
+            return
+        if trainer.informed and not (trainer.spare or trainer.drop_order) and self.extents.free:
+            trainer.spare, trainer.lend_order = 1, trainer.give()
+            self._say(protocol.Lend(trainer.lend_order, self.extents.lend()))
+
+    def _request_room(self) -> None:
+        """Request room from the trainer if columns wait, unless a request is still unanswered."""
+        trainer, passes = self.trainer, self.passes
+        wanted = len(passes.parts.waiting) if passes.stage == Stage.COLUMNS else 0
+        if not wanted or not trainer.informed or trainer.room_order:
+            return
+        if self.extents.free:
+            wanted = 0
+        if self.crowded or (wanted and not trainer.refuses_room):
+            trainer.room_order = trainer.give()
+            self._say(protocol.MakeRoom(trainer.room_order, min(wanted, self.extents.n - 1)))
+
+    def _give_up_columns(self) -> None:
+        """Drop the waiting columns if neither the trainer nor a writer can free an extent."""
+        hope = self.extents.free or self.extents.granted or not self.trainer.refuses_room
+        if self.stage == Stage.COLUMNS and not hope:
+            self.passes.parts.drop_waiting()
+
+    def _freed(self, event: protocol.Freed) -> None:
+        """Take back extents from the trainer, and note which orders it has answered."""
+        trainer, extents = self.trainer, self.extents
+        trainer.freed(event.spare, event.order)
+        extents.release(event.extents)
+        if trainer.drop_order and event.order >= trainer.drop_order:
+            trainer.drop_order = 0
+            kept = sorted(extents.committed)
+            dropped = not kept and not event.spare
+            require(dropped, f"extents {kept} kept although all had to be dropped")
+        if trainer.room_order and event.order >= trainer.room_order:
+            # lend first: an extent that goes back to the trainer is no room for writers, and counting it
+            # as room could repeat the request forever
+            self._lend()
+            # when crowded, the request was for slots, and says nothing about extents
+            if not extents.free and not self.crowded:
+                trainer.denied = trainer.room_order
+            trainer.room_order, self.crowded = 0, False
+
+    def _release_all(self) -> None:
+        """Free all extents of a trainer that is absent or dead; its columns are obsolete."""
+        self.extents.release(set(self.extents.committed))
+        self.trainer.spare = 0
+
+    def _stored(self, task: WriterTask, stored: int) -> None:
+        """Commit the extent into which a writer has put the first ``stored`` columns of its task.
+
+        If ``stored`` is 0, the first column does not fit into an empty extent, and the whole task is
+        dropped: each further column to try would cost a pass over the rows.
+        """
+        require(0 <= stored <= task.size, f"{stored} columns stored of {task}")
+        if stored:
+            self.extents.commit(task.extent)
+            self.trainer.commit_order = order = self.trainer.give()
+            if order:  # else a later Restore will name the extent
+                self._say(protocol.Commit(order, task.extent, stored, task.pass_number))
+        else:
+            self.extents.give_back(task.extent)
+        self.passes.parts.finish(task.serial, stored)
+
+    # -- validation: of as many certified anchors as time allows, and always of the last one -------
+
+    def _begin_validation(self) -> None:
+        """Validate the anchor just certified, unless the validation of an earlier one has started.
+
+        A validation that has started continues, and the new anchor is skipped: if each new anchor ended
+        the validation of the one before, a slow validation would never give a score. Only the last
+        anchor must be validated.
+        """
+        lane, n_parts = self.validation, self.settings.validate_parts
+        is_last = self.stage == Stage.SCORING
+        new = lane.pass_number != self.pass_number
+        if not (n_parts and new and (self.validates or is_last)):
+            return
+        if lane.stage == Stage.VALIDATE and not lane.parts.started:
+            lane.parts.drop_waiting()
+            lane.stage = Stage.OFF
+        if lane.stage == Stage.OFF:
+            lane.pass_number = self.pass_number
+            lane.begin(Stage.VALIDATE, n_parts)
+            self._say(protocol.Validate())
+        elif is_last:
+            lane.parts.drop_waiting()
+
+    def _advance_validation(self) -> bool:
+        """Move from a complete stage to the next; returns whether that was possible."""
+        lane = self.validation
+        if lane.stage == Stage.OFF or not lane.parts.complete:
+            return False
+        if self.stage == Stage.SCORING and lane.pass_number != self.pass_number:
+            lane.begin(Stage.OFF)
+            self._begin_validation()
+        elif lane.stage == Stage.VALIDATE:
+            lane.begin(Stage.SCORE, 1)
+        else:
+            lane.begin(Stage.OFF)
+            self.scored = lane.pass_number
+            self._say(protocol.Scored(lane.pass_number))
+        return True
 
     # -- tasks -------------------------------------------------------------------------------------
 
     def _lane(self, serial: int) -> Lane:
-        return self.passes if serial in self.passes.parts.dealt else self.validation.lane
+        return self.passes if serial in self.passes.parts.dealt else self.validation
 
     def lane_with_work(self) -> Lane | None:
         """The lane whose next task can be dealt; validation only if the pass has no task.
@@ -397,8 +495,8 @@ class Logic:
         While the shell decides, which takes a moment, validation waits too: the tasks that follow the
         decision come first.
         """
-        passes, validation = self.passes, self.validation.lane
-        if passes.parts.waiting and (passes.stage != Stage.COLUMNS or self.room.is_there):
+        passes, validation = self.passes, self.validation
+        if passes.parts.waiting and (passes.stage != Stage.COLUMNS or self.has_room):
             return passes
         if validation.parts.waiting and passes.stage != Stage.DECIDE:
             return validation
@@ -427,15 +525,15 @@ class Logic:
             writer.task = WriterTask(
                 kind, part.start, part.stop, lane.pass_number, self._serial, extent, threads
             )
-            self._say(Deal(writer.number, writer.task))
+            self._say(protocol.Deal(writer.number, writer.task))
 
-    def _done(self, event: Done) -> None:
+    def _done(self, event: protocol.Done) -> None:
         writer = self.writers[event.number]
         task = writer.task
         if task is None or task.serial != event.serial:
             return
         if task.kind == Stage.COLUMNS:
-            self.room.stored(task, event.stored)
+            self._stored(task, event.stored)
         else:
             self._lane(task.serial).parts.finish(task.serial, task.size)
         if task.kind in (Stage.SEARCH, Stage.ACCEPT):

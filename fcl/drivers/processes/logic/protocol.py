@@ -1,23 +1,67 @@
-"""The protocol of the decision logic: settings, tasks, events and instructions.
+"""The protocol of the driver ``processes``: stages, tasks, events, instructions and messages.
 
-All classes are frozen and contain no arrays. Roles are ``"writer"`` and ``"trainer"``; the trainer has
-number 0. Children send most events themselves, and the trainer receives orders: these classes are
-messages, and have fields that only the shell or the trainer reads.
+Events are the input of the decision logic, instructions are its output. Children send most events
+themselves, and the trainer receives orders: these classes are messages too, and have fields that only the
+shell or the trainer reads. Roles are ``"writer"`` and ``"trainer"``; the trainer has number 0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from fcl.drivers.processes.codec import message
-from fcl.drivers.processes.logic.stages import Stage
-
-#: A sum over rows, or with several outputs one for each.
-Total = float | tuple[float, ...]
+if TYPE_CHECKING:
+    from fcl.drivers.processes.layout import Config
+    from fcl.solve.state import Point
 
 WRITER = "writer"
 TRAINER = "trainer"
+
+
+class Stage(StrEnum):
+    """A stage of the passes; OFF, VALIDATE and SCORE belong to the validation alongside."""
+
+    PREPARE = "prepare"
+    MEASURE = "measure"  #: standard deviations of the features
+    # a pass
+    MARGINS = "margins"
+    SEARCH = "search"
+    BLEND = "blend"  #: margins of a point on the segment from anchor to proposal
+    ACCEPT = "accept"  #: of one point: after BLEND, or of a checkpoint
+    RESIDUALS = "residuals"
+    PRICE = "price"
+    CERTIFY = "certify"
+    # between passes
+    DECIDE = "decide"
+    DROP = "drop"  #: the trainer drops all columns, before the sample of rows changes
+    DRAW = "draw"
+    SAMPLE = "sample"
+    COLUMNS = "columns"
+    WAIT = "wait"
+    SCORING = "scoring"
+    FINISHED = "finished"
+    # alongside the passes
+    OFF = "off"
+    VALIDATE = "validate"
+    SCORE = "score"
+
+
+_WITHOUT_TASKS = (
+    Stage.BLEND,
+    Stage.DECIDE,
+    Stage.DROP,
+    Stage.WAIT,
+    Stage.SCORING,
+    Stage.FINISHED,
+    Stage.OFF,
+)
+#: Stages that are also kinds of tasks; the parts of BLEND are dealt as MARGINS tasks.
+TASKS = tuple(stage for stage in Stage if stage not in _WITHOUT_TASKS)
+
+#: Stages in which margins and prices still belong to the certified anchor, so that a new trainer can
+#: take it.
+BETWEEN_PASSES = (Stage.COLUMNS, Stage.WAIT)
 
 
 class Outcome(StrEnum):
@@ -46,17 +90,8 @@ class LogicSettings:
     first_pass: int = 0  #: number of the first pass
     resumed: bool = False  #: the first pass has a point to try: it begins with margins and accept
 
-    def __post_init__(self) -> None:
-        least = {
-            field.name: 1 for field in fields(self) if field.name not in ("sharing", "resumed")
-        }
-        least |= {"extents": 2, "measure_parts": 0, "validate_parts": 0, "first_pass": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)}")
 
-
-@message
+@dataclass(frozen=True)
 class WriterTask:
     """Work for one writer: parts [start, stop) of a stage.
 
@@ -79,36 +114,6 @@ class WriterTask:
         return self.stop - self.start
 
 
-@message
-class SharedPoint:
-    """Where in shared memory a point is."""
-
-    place: str = ""  #: of :data:`fcl.drivers.processes.lists.POINTS`
-    n_weights: int = 0
-    intercept: float = 0.0
-    covariates: tuple[float, ...] = ()
-
-
-@message
-class TrainerAnchor:
-    """A certified anchor, as it is sent to the trainer."""
-
-    pass_number: int
-    margins: int  #: which vector of margins is the anchor's
-    point: SharedPoint
-    target: float  #: violation at which the trainer may stop
-    violation: float  #: largest |slope_j| over the family
-    gap: float  #: the objective minus its lower bound
-    total_r: Total  #: sum of the residuals
-    total_q: Total  #: sum of the curvatures
-    version: int  #: of the proposal that led to the anchor
-    decrease: float  #: of the objective on all rows
-    beta: float
-    n_coming: int = 0  #: columns to come, if the trainer should wait for most of them
-    #: whether features wait until fewer have a weight: the trainer drops columns without one
-    crowded: bool = False
-
-
 class LogicEvent:
     """Base class of events: what happened."""
 
@@ -120,7 +125,7 @@ class Instruction:
 # -- events ----------------------------------------------------------------------------------------
 
 
-@message
+@dataclass(frozen=True)
 class Ready(LogicEvent):
     """A spawned child has finished its imports and waits for work."""
 
@@ -150,7 +155,7 @@ class Died(LogicEvent):
     number: int
 
 
-@message
+@dataclass(frozen=True)
 class Raised(LogicEvent):
     """A child has reported an exception, from a bug in fcl or bad input; it would occur again."""
 
@@ -162,29 +167,21 @@ class Raised(LogicEvent):
     doing: str = ""  #: what the child was doing; empty before its first task or order
 
 
-@message
+@dataclass(frozen=True)
 class Published(LogicEvent):
-    """The trainer proposes a point.
-
-    worth: whether the trainer estimates that a pass would pay off.
-    last_word: whether the local problem is solved, so that no better point will come.
-    decrease: of the objective, as the trainer expects.
-    models: as of :class:`fcl.run.events.PassDone`, since the last anchor.
-    """
+    """The trainer proposes a point."""
 
     version: int
-    worth: bool
-    last_word: bool = False
-    point: SharedPoint = SharedPoint()
-    decrease: float = 0.0
-    models: str = ""
+    worth: bool  #: whether the trainer estimates that a pass would pay off
+    last_word: bool = False  #: the local problem is solved: no better point will come
+    point: Point | None = None
+    decrease: float = 0.0  #: of the objective, as the trainer expects
+    models: str = ""  #: as of :class:`fcl.run.events.PassDone`, since the last anchor
 
 
-@message
+@dataclass(frozen=True)
 class TrainerIdle(LogicEvent):
-    """The trainer has nothing to do.
-
-    order: the last order that it has handled, 0 before the first.
+    """The trainer has nothing to do since it has handled an order, 0 before the first.
 
     The logic ignores the event if it has given a later order, so the trainer MUST send it again after
     each order that leaves it without work.
@@ -193,14 +190,14 @@ class TrainerIdle(LogicEvent):
     order: int
 
 
-@message
+@dataclass(frozen=True)
 class AnchorTaken(LogicEvent):
     """The trainer has copied the anchor of this order; the anchor's places may be overwritten."""
 
     order: int
 
 
-@message
+@dataclass(frozen=True)
 class Freed(LogicEvent):
     """The trainer has released extents, and keeps ``spare`` empty ones.
 
@@ -215,24 +212,17 @@ class Freed(LogicEvent):
 
 @dataclass(frozen=True)
 class Decided(LogicEvent):
-    """The answer to Certify, Stalled or Decide.
+    """The answer to Certify, Stalled or Decide."""
 
-    stop: a reason to end, or "". score_first: validate this anchor before the end.
-    columns: length of the list of columns to make. redraw: draw a new sample first, in ``sample_parts``
-        parts, once the trainer has dropped all columns.
-    crowded: too few slots are free, so some columns have to be evicted before others are made.
-    start: after the first pass: the next pass tries the initial point, which is already in its place.
-    again: after Stalled: the next pass prices and certifies the same anchor.
-    """
-
-    stop: str = ""
-    columns: int = 0
+    stop: str = ""  #: a reason to end
+    columns: int = 0  #: length of the list of columns to make
+    #: draw a new sample first, in ``sample_parts`` parts, once the trainer has dropped all columns
     redraw: bool = False
     sample_parts: int = 0
-    score_first: bool = False
-    crowded: bool = False
-    start: bool = False
-    again: bool = False
+    score_first: bool = False  #: validate this anchor before the end
+    crowded: bool = False  #: too few slots are free: columns are evicted before others are made
+    start: bool = False  #: after the first pass: the next pass tries the initial point
+    again: bool = False  #: after Stalled: the next pass prices and certifies the same anchor
 
 
 @dataclass(frozen=True)
@@ -305,7 +295,7 @@ class Decide(Instruction):
 
 @dataclass(frozen=True)
 class Validate(Instruction):
-    """Copy the certified anchor into the place ``validated``, which no task reads now."""
+    """Make the certified anchor the point of the validation tasks."""
 
 
 @dataclass(frozen=True)
@@ -339,22 +329,43 @@ class Finish(Instruction):
 # -- orders: instructions that reach the trainer ---------------------------------------------------
 
 
-@message
+@dataclass(frozen=True)
+class TrainerAnchor:
+    """A certified anchor, as it is sent to the trainer."""
+
+    pass_number: int
+    margins: int  #: which vector of margins is the anchor's
+    point: Point
+    target: float  #: violation at which the trainer may stop
+    violation: float  #: largest |slope_j| over the family
+    gap: float  #: the objective minus its lower bound
+    totals: tuple[Any, Any]  #: sums of the residuals and of the curvatures
+    version: int  #: of the proposal that led to the anchor
+    decrease: float  #: of the objective on all rows
+    beta: float
+    n_coming: int = 0  #: columns to come, if the trainer should wait for most of them
+    #: whether features wait until fewer have a weight: the trainer drops columns without one
+    crowded: bool = False
+
+
+@dataclass(frozen=True)
 class Order(Instruction):
     """Base class of orders to the trainer, numbered from 1 through all its incarnations."""
 
+    #: whether long work is cut short for it: other processes wait for its answer
+    urgent: ClassVar[bool] = True
     order: int
 
 
-@message
+@dataclass(frozen=True)
 class SendAnchor(Order):
     """Send the certified anchor of a pass; answered by AnchorTaken(order)."""
 
     pass_number: int
-    anchor: TrainerAnchor | None = None
+    anchor: TrainerAnchor | None = None  #: set by the shell
 
 
-@message
+@dataclass(frozen=True)
 class Restore(Order):
     """Like SendAnchor, for a trainer that replaces a dead one; with all extents of the trainer.
 
@@ -364,27 +375,29 @@ class Restore(Order):
 
     pass_number: int
     extents: tuple[int, ...]
-    anchor: TrainerAnchor | None = None
-    n_held: int = 0  #: number of the trainer's columns; the array ``held`` begins with their slots
+    anchor: TrainerAnchor | None = None  #: set by the shell
+    n_held: int = 0  #: set by the shell: the array ``held`` begins with so many slots of columns
 
 
-@message
+@dataclass(frozen=True)
 class Commit(Order):
     """The first ``count`` columns of an extent now belong to the trainer."""
 
+    urgent = False
     extent: int
     count: int
     pass_number: int  #: of the anchor at which they were made
 
 
-@message
+@dataclass(frozen=True)
 class Lend(Order):
     """Lend the trainer an empty extent for compaction."""
 
+    urgent = False
     extent: int
 
 
-@message
+@dataclass(frozen=True)
 class MakeRoom(Order):
     """Evict until ``wanted`` extents are empty and ``columns`` columns are gone, as far as possible.
 
@@ -392,14 +405,46 @@ class MakeRoom(Order):
     """
 
     wanted: int
-    columns: int = 0
+    columns: int = 0  #: set by the shell
 
 
-@message
+@dataclass(frozen=True)
 class DropAll(Order):
     """Drop all columns and spares; answered by Freed(all extents, 0, order)."""
 
 
-@message
+@dataclass(frozen=True)
 class Rejected(Order):
     """The trainer's proposal did not lower the objective; the anchor remains."""
+
+
+# -- other messages --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """The configuration; sent at the start, and again when all rows are read and memory is planned."""
+
+    config: Config
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Do a task, with what it needs besides shared memory: arguments of the writer's method."""
+
+    task: WriterTask
+    inputs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TaskDone:
+    """A task is complete."""
+
+    serial: int
+    seconds: float  #: processor time
+    result: Any = None  #: of the writer's method
+
+
+@dataclass(frozen=True)
+class CompileStarted:
+    """The compiling child has started to compile a kernel that the cache lacks."""

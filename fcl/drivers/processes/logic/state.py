@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fcl.drivers.processes.logic.protocol import Published, WriterTask
-from fcl.drivers.processes.logic.stages import Stage
+from fcl.drivers.processes.logic.protocol import Published, Stage, WriterTask
 
 
 class LogicError(AssertionError):
@@ -155,22 +154,6 @@ class Tokens:
     def threads(self, running: int) -> int:
         """Threads of the trainer; at least 1, also while it is idle, so that it can always start."""
         return max(1, self.cores - running) if self.sharing else 1
-
-
-class Deaths:
-    """Counts the deaths of each role since the last progress."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.counts: Counter[str] = Counter()
-
-    def add(self, role: str) -> bool:
-        """Count a death; return whether the role has reached the limit."""
-        self.counts[role] += 1
-        return self.counts[role] >= self.most
-
-    def progress(self) -> None:
-        self.counts.clear()
 
 
 @dataclass
