@@ -20,7 +20,6 @@ from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.limits import check_within
 from fcl.drivers.model_to_certify import ModelToCertify, bound_of, linear_model
 from fcl.drivers.optimality import Optimality, Violator
-from fcl.drivers.pass_plan import plan_pass
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.session import started
 from fcl.errors import InputError
@@ -262,7 +261,7 @@ def _job(
     given = dict(problem) | running | {"C": 1.0 if best else C, "alpha": alpha}
     if own and model is not None:
         given["alpha"] = model.alpha
-    job = make_job(data, given.pop("features"), TrainOptions.checked(given), divide=plan_pass)
+    job = make_job(data, given.pop("features"), TrainOptions.checked(given), one_pass=True)
     to_certify.check(job)
     if model is None:
         return job

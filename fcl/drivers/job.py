@@ -21,6 +21,7 @@ from fcl.data.targets import check_class_weight
 from fcl.drivers.choice import chosen_driver, driver_in_words
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.limits import resolved
+from fcl.drivers.pass_plan import plan_pass
 from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan
 from fcl.drivers.rows import (
     Rows,
@@ -58,8 +59,6 @@ from fcl.units import counted, least_memory
 MOST_FREE = 1024
 #: Bytes that all processes together request ahead from an object store, as a share of the budget.
 AHEAD_SHARE = 16
-#: Divides a memory budget, as :func:`fcl.drivers.plan.make_plan` does.
-Divide = Callable[..., Plan]
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Job:
     wanted_writers: int = (
         0  #: writers that the user named, perhaps more than the memory has room for
     )
-    divide: Divide = make_plan  #: divides the memory
+    one_pass: bool = False  #: whether the job prices one point in this process, and trains nothing
     wanted_driver: str = ""  #: as the user named it, perhaps auto
     active: int = 0  #: features with a weight at the start
 
@@ -175,14 +174,17 @@ class Job:
             Of the plan.
         """
         plan = self.plan
-        return self.divide(
-            replace(
-                _sizes(self.family, self.train, self.valid, self.options, self.n_outputs),
-                active=self.active,
-                extra=extra,
-                sides=int(sides.sum()),
-                block_sides=int(sides.max()),
-            ),
+        sizes = replace(
+            _sizes(self.family, self.train, self.valid, self.options, self.n_outputs),
+            active=self.active,
+            extra=extra,
+            sides=int(sides.sum()),
+            block_sides=int(sides.max()),
+        )
+        if self.one_pass:
+            return plan_pass(sizes, self.options.memory, plan.scratch)
+        return make_plan(
+            sizes,
             self.options.memory,
             self.options.row_view,
             plan.writers or None,
@@ -219,7 +221,7 @@ def make_job(
     valid: DataSet | None = None,
     resumed: Mapping[str, Any] | None = None,
     active: int = 0,
-    divide: Divide = make_plan,
+    one_pass: bool = False,
 ) -> Job:
     """Check everything that can be checked before the rows are read, and plan the memory.
 
@@ -236,8 +238,8 @@ def make_job(
         what the family learnt from the rows. Such a job cannot change ``block_rows``.
     active : int
         Features with a weight in the model from which the job starts.
-    divide : callable
-        Divides the memory budget; called as :func:`fcl.drivers.plan.make_plan`.
+    one_pass : bool
+        Whether the job prices one point in this process, and trains nothing.
 
     Raises
     ------
@@ -253,7 +255,7 @@ def make_job(
     if valid is not None and options.valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
     loss = find_loss(options.loss)
-    if not loss.smooth and divide is make_plan:
+    if not loss.smooth and not one_pass:
         raise InputError(
             f"loss: expected one with a derivative everywhere, got {loss.name}; choose squared_hinge, or "
             "learn with fcl online (fcl.train_online), and certify its model"
@@ -335,10 +337,10 @@ def make_job(
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
     )
-    hints = resumed is None and divide is make_plan  # other jobs choose no blocks
+    hints = resumed is None and not one_pass  # other jobs choose no blocks
     for rows in filter(None, (train, valid_rows)):
         rows.data.rows.most_ahead = ahead_share(options)
-    plan = _plan(options, family, train, valid_rows, n_outputs, active, hints, divide)
+    plan = _plan(options, family, train, valid_rows, n_outputs, active, hints, one_pass)
     return Job(
         options=replace(options, writers=plan.writers),
         loss=loss,
@@ -352,7 +354,7 @@ def make_job(
         design=design,
         n_outputs=n_outputs,
         wanted_writers=(given.writers or 0) if options.driver == "processes" else 0,
-        divide=divide,
+        one_pass=one_pass,
         wanted_driver=given.driver,
         active=active,
     )
@@ -419,14 +421,16 @@ def _plan(
     n_outputs: int,
     active: int,
     smaller_blocks: bool,
-    divide: Divide,
+    one_pass: bool,
 ) -> Plan:
     """Plan the memory; with ``smaller_blocks`` a BudgetError may suggest smaller blocks."""
 
     def planned(budget: int, block_rows: int) -> Plan:
         given = replace(options, block_rows=block_rows)
         sizes = replace(_sizes(family, train, valid, given, n_outputs), active=active)
-        return divide(sizes, budget, options.row_view, options.writers or None)
+        if one_pass:
+            return plan_pass(sizes, budget)
+        return make_plan(sizes, budget, options.row_view, options.writers or None)
 
     try:
         return planned(options.memory, options.block_rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fcl.drivers.plan import Plan, RowViewOption, Sizes
+from fcl.drivers.plan import Plan, Sizes
 from fcl.memory.ledger import (
     INTERPRETER,
     LIBRARIES,
@@ -15,32 +15,12 @@ from fcl.memory.ledger import (
 from fcl.solve.passes import Vectors
 
 
-def plan_pass(
-    sizes: Sizes,
-    budget: int,
-    row_view: RowViewOption = "all",
-    writers: int | None = None,
-    *,
-    scratch: bool | None = None,
-    view_rows: int | None = None,
-    most_threads: int | None = None,
-) -> Plan:
+def plan_pass(sizes: Sizes, budget: int, scratch: bool | None = None) -> Plan:
     """Divide the memory budget of a job that prices one point in this process.
 
-    Parameters
-    ----------
-    sizes : Sizes
-    budget : int
-        Bytes.
-    row_view, writers, view_rows, most_threads
-        Of :func:`fcl.drivers.plan.make_plan`; not used.
-    scratch : bool or None
-        Whether prepared rows are in a scratch file; None to choose.
+    scratch : whether prepared rows are in a scratch file; None to choose.
 
-    Raises
-    ------
-    BudgetError
-        The budget is too small; the message names the smallest one that works.
+    Raises BudgetError if the budget is too small; the message names the smallest one that works.
     """
     rows = sizes.prepared(sizes.n_rows)
 
