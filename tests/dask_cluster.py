@@ -15,8 +15,9 @@ import pytest
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
+from worker_faults import GRACE, Fault  # noqa: E402
+
 from fcl.drivers.cluster.connect import KEEP_WORKERS  # noqa: E402
-from fcl.drivers.cluster.faults import GRACE, Fault  # noqa: E402
 
 #: Seconds within which workers come and go.
 PATIENCE = 30.0

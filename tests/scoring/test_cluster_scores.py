@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
+from worker_faults import Fault
 
 import fcl
 from fcl.cli.predict import command
 from fcl.drivers.cluster.connect import connected
-from fcl.drivers.cluster.faults import Fault
 from fcl.model import scores as local
 from fcl.scoring import cluster as scoring
 

@@ -63,7 +63,7 @@ class Shards:
             mask = cluster.submit(tasks.unpack_mask, np.packbits(rows.keep), len(rows.keep))
         #: futures of the shards
         self.futures = [  # one by one: each message has targets and weights
-            cluster.submit(tasks.prepare_with, literal, int(a), int(b - a), mask, packed)
+            cluster.submit(tasks.prepare, literal, int(a), int(b - a), mask, packed)
             for a, b, packed in self._packed(rows)
         ]
         self.joined: Any = None  # future of all rows in one shard, once a task needs it

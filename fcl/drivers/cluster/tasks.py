@@ -119,9 +119,7 @@ def unpack_mask(packed: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.bool_]:
 
 
 def prepare(
-    source: RowSource,
-    family: Family,
-    like: SingleOutput,
+    shared: tuple[RowSource, Family, SingleOutput],
     first: int,
     n: int,
     keep: npt.NDArray[np.bool_] | None,
@@ -129,8 +127,10 @@ def prepare(
 ) -> Shard:
     """Read and prepare the rows first .. first + n - 1 of those used.
 
-    like : the objective, without its rows.  vectors : targets, weights and offsets of these rows.
+    shared : what all shards need; the objective is without its rows.  vectors : targets, weights and
+        offsets of these rows.
     """
+    source, family, like = shared
     try:
         data = source.open()
     except InputError as error:  # on a worker that joined after all others were checked
@@ -145,11 +145,6 @@ def prepare(
     y, s, offset = (None if packed is None else packed.values() for packed in vectors)
     assert y is not None and s is not None
     return Shard(family, rows, _of_rows(like, y, s, offset, first))
-
-
-def prepare_with(literal: tuple[RowSource, Family, SingleOutput], *args: Any) -> Shard:
-    """As :func:`prepare`; the first arguments are those of all shards."""
-    return prepare(*literal, *args)
 
 
 def _of_rows(

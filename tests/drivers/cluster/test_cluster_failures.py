@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from dask_cluster import own_cluster
+from worker_faults import Fault
 
 import fcl
 from fcl.cli.train import command as fcl_train
 from fcl.drivers.cluster import client as connections
 from fcl.drivers.cluster import connect, tasks
-from fcl.drivers.cluster.faults import Fault
 from fcl.errors import BudgetError, ClusterLost, InputError
 from fcl.files.folder import CheckpointFolder
 from fcl.run.events import PassDone
@@ -36,7 +36,7 @@ BY_FEATURES: dict[str, Any] = {
     "max_passes": 2,
 }
 KINDS = [
-    ("prepare_with margins subtract", BY_ROWS),
+    ("prepare margins subtract", BY_ROWS),
     ("start_margins block_sums features", BY_ROWS),
     ("residuals tables identity", BY_ROWS),
     ("watched add_group", {**BY_ROWS, "features": "kmers:d=5"}),
