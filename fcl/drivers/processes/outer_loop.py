@@ -95,10 +95,8 @@ class OuterLoopState:
         self._decrease = 0.0  # of the last accepted step
         # prices of the parts of the family in this pass, and curvatures of their candidates
         self._priced: dict[int, tuple[Prices, Floats]] = {}
-        self._bound: tuple[float, tuple[Any, Any]] = (
-            0.0,
-            (0.0, 0.0),
-        )  # and the sums of TrainerAnchor
+        # the dual bound, and the sums of TrainerAnchor
+        self._bound: tuple[float, tuple[Any, Any]] = 0.0, (0.0, 0.0)
         self._recall: Ids = np.empty(0, np.int64)  # features that the checkpoint had cached
         self._prices: Prices | None = None
         self._curvatures = np.empty(0)  # of the priced features, as their gradients

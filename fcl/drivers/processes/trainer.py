@@ -104,8 +104,7 @@ class TrainerProcess:
         """Work until the supervisor closes the connection."""
         self.link.send(Ready(TRAINER, 0))
         while True:
-            said = self._idle_at == self._order
-            if not self._working and not self.link.pending() and not said:
+            if not (self._working or self.link.pending() or self._idle_at == self._order):
                 # reported again after each order, which makes earlier reports out of date
                 self._idle_at = self._order
                 self.link.send(TrainerIdle(self._order))
@@ -394,9 +393,7 @@ class TrainerProcess:
     def _publish(self, last_word: bool, violation: float) -> None:
         """Propose the point."""
         point = self.local.point()
-        if (
-            len(point.ids) > self.config.max_active
-        ):  # the next pass makes room (TrainerAnchor.crowded)
+        if len(point.ids) > self.config.max_active:  # the next pass makes room (crowded anchors)
             self.local.return_to_anchor()
             self._below, self._working = 0.0, False
             return
