@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -16,11 +14,9 @@ import fcl.drivers.processes
 from fcl.drivers.processes.logic.protocol import TASKS
 from fcl.drivers.processes.trainer import _ORDERS
 from fcl.files import atomic
-from tools.fuzz import __main__ as fuzz
 from tools.fuzz import faults, outputs, run, training
 from tools.fuzz.case import Case
 from tools.fuzz.run import Session
-from tools.fuzz.worker import Result
 
 pytestmark = pytest.mark.forked_commands
 
@@ -109,22 +105,6 @@ def test_other_commands(name: str, stock: Path, tmp_path: Path) -> None:
     assert_good(outputs.OutputRun(case, find(name), N_ROWS))
 
 
-@pytest.mark.slow
-def test_other_bits_and_lost_outputs_are_found(stock: Path, tmp_path: Path) -> None:
-    case = Case(SEED, 0, "fault", tmp_path, stock)
-    made = outputs.OutputRun(case, find("convert-freeze-all"), N_ROWS)
-    made.expected = {**made.expected, "y/x": "0"}
-    assert made.go() == ["other bits than an undisturbed job: y/x"]
-    made.out, made.wrong, made.has_earlier = tmp_path / "other.zarr", [], True
-    session: Any = None
-    made.judge(session, run.Done(-9))
-    assert made.wrong == ["the earlier output is gone"]
-    made.out.mkdir()
-    (made.out / "zarr.json").write_bytes(b"half")
-    made.judge(session, run.Done(0))
-    assert "is not whole" in made.wrong[-1]
-
-
 def test_all_marked_points_are_in_the_campaign() -> None:
     found = set()
     for path in Path(fcl.drivers.processes.__file__).parent.glob("*.py"):
@@ -151,12 +131,3 @@ def test_a_round_has_every_fault(stock: Path, tmp_path: Path) -> None:
     assert sorted(chosen) == sorted(names) and chosen != names
     other = Case(3, 1, "fault", tmp_path, stock, within="trainer-step")
     assert faults.choose(other).name.startswith("trainer-step")
-
-
-def test_a_campaign_resumes_where_it_ended(tmp_path: Path) -> None:
-    lines = [asdict(Result(i, "fault", f"fault {i}", "met")) for i in range(3)]
-    path = tmp_path / "results.jsonl"
-    text = "\n".join(json.dumps(line) for line in lines)
-    path.write_text(text[:-20])  # truncated, as by a power failure
-    assert fuzz.read_results(path) == lines[:2]
-    assert len(fuzz.summary(lines)) == 1 + 1 + len(lines) + 1
