@@ -107,7 +107,33 @@ class ArrayStore:
         shutil.rmtree(old)
 
 
-class Appended:
+class Growing:
+    """An array of a store to which a thread writes rows while the next ones are made."""
+
+    _array: Any = None
+    _written: Future[None] | None = None
+
+    def __init__(self, store: ArrayStore, path: str) -> None:
+        self._store, self._path = store, path
+
+    def _submit(self, stop: int, values: np.ndarray) -> None:
+        """Let the thread write the rows up to ``stop``, which is then the number of rows."""
+        self._written = self._store.thread.submit(write_rows, self._array, stop, values)
+
+    def _wait(self) -> None:
+        if self._written is not None:
+            self._written.result()
+            self._written = None
+
+
+def write_rows(array: Any, stop: int, values: np.ndarray) -> None:
+    """Write the rows up to ``stop``, which is then the number of rows."""
+    array.resize((stop, *array.shape[1:]))
+    if len(values):
+        array[stop - len(values) : stop] = values
+
+
+class Appended(Growing):
     """An array that is written shard by shard, so that every chunk is compressed once."""
 
     def __init__(
@@ -118,12 +144,11 @@ class Appended:
         row_shape: tuple[int, ...],
         is_column: bool,
     ) -> None:
-        self._store, self._path, self._row_shape = store, path, row_shape
+        super().__init__(store, path)
+        self._row_shape = row_shape
         self.dtype = np.dtype(dtype)
         row_bytes = max(1, self.dtype.itemsize * int(np.prod(row_shape)))
         self._chunk, self._shard = store.layout.shard(row_bytes, is_column)
-        self._array: Any = None
-        self._written: Future[None] | None = None
         # one shard is filled while the other one is compressed
         self._shards = [np.empty((0, *row_shape), self.dtype)] * 2
         self._filled = 0
@@ -153,19 +178,9 @@ class Appended:
         if self._array is None:
             self._array = self._create()
         values = self._shards[0][: self._filled]
-        self._written = self._store.thread.submit(self._write, self.n_rows, values)
+        self._submit(self.n_rows, values)
         self._shards.reverse()
         self._filled = 0
-
-    def _wait(self) -> None:
-        if self._written is not None:
-            self._written.result()
-            self._written = None
-
-    def _write(self, stop: int, values: np.ndarray) -> None:
-        self._array.resize((stop, *self._row_shape))
-        if len(values):
-            self._array[stop - len(values) : stop] = values
 
     def _create(self) -> Any:
         """Create the array at the first flush, when it is known whether there are several shards."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource, OutputLayout
+from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource
 from fcl.convert.files import InputFile
 from fcl.convert.labels import HEADER, HeaderPattern, NameTable, TextColumn
-from fcl.convert.letters import Codes, Filter, Trimmer
+from fcl.convert.letters import Codes, SequenceSource
 from fcl.convert.records import RecordPiece, pieces
 from fcl.errors import InputError
 from fcl.types import Ints
@@ -90,24 +90,17 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Co
     return _FastaSource(inputs, options, budget)
 
 
-class _FastaSource(ConvertSource):
+class _FastaSource(SequenceSource):
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
-        super().__init__(inputs)
+        super().__init__(inputs, options)
         self._files = inputs
-        self._options = options
-        self._filter = Filter(options.max_unknown, options.both_strands)
         self._labels = _Lookup.of("--label", options.label, budget)
         self._groups = _Lookup.of("--groups", options.groups, budget)
         for lookup in (self._labels, self._groups):
             if lookup is not None and lookup.table is not None:
                 self.inputs.append(lookup.table.file)
-        self._trimmer = Trimmer(options.length, options.anchor, options.pad)
         if len(inputs) == 2 and options.label is None:
             self.notes.append(f"labels: 1 for {inputs[0].name}, -1 for {inputs[1].name}")
-
-    @property
-    def layout(self) -> OutputLayout:
-        return OutputLayout("codes", np.dtype(np.uint8), self._trimmer.width)
 
     def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         n_cut, first = 0, b""
@@ -124,7 +117,7 @@ class _FastaSource(ConvertSource):
     def _rows(self, batch: _Batch, file_number: int, budget: Budget) -> Iterator[ConvertedRows]:
         records = np.arange(self.rows_in, self.rows_in + len(batch))
         self.rows_in += len(batch)
-        keep = self._trimmer.keep(batch.lengths, self.drop, batch.where)
+        keep = self.trimmer.keep(batch.lengths, self.drop, batch.where)
         names = batch.names()
         places = {
             lookup: self._places(lookup, batch, names, keep)
@@ -142,8 +135,7 @@ class _FastaSource(ConvertSource):
         if "--groups" in columns:
             obs["group"] = columns["--groups"]
         rows = ConvertedRows(batch.codes, records[kept], columns.get("--label"), None, obs)
-        cut = self._trimmer.cutter(batch.codes, batch.starts[kept], batch.lengths[kept])
-        return self._filter.blocks(rows, self._trimmer.width, cut, self.drop, budget)
+        return self.cut_rows(rows, batch.starts[kept], batch.lengths[kept], budget)
 
     def _places(
         self, lookup: _Lookup, batch: _Batch, names: list[str], keep: np.ndarray
@@ -215,7 +207,12 @@ def _batches(file: InputFile, budget: Budget) -> Iterator[_Batch]:
     waiting: list[Codes] = []
     for piece in pieces(file, min(budget.block, _SLICE_BYTES)):
         waiting.append(piece.continued)
-        _check_size(file, header, waiting, budget)
+        if header is not None and 2 * sum(map(len, waiting)) > budget.total:
+            name = shown(header.decode("utf-8", "replace"))
+            raise InputError(
+                f"{file.name}: the record {name} needs more memory than the budget; raise --memory, or "
+                "cut windows out of a genome with --genome"
+            )
         if not piece.headers:
             continue
         headers, lengths = piece.headers, piece.lengths
@@ -237,13 +234,3 @@ def _lines(before: RecordPiece | None, piece: RecordPiece | None) -> Ints:
     """Lines of the last record of a piece, and of all but the last one of the next piece."""
     first = np.empty(0, np.int64) if before is None else before.lines()[-1:]
     return first if piece is None else np.concatenate([first, piece.lines()[:-1]])
-
-
-def _check_size(
-    file: InputFile, header: bytes | None, waiting: Sequence[Codes], budget: Budget
-) -> None:
-    if header is not None and 2 * sum(map(len, waiting)) > budget.total:
-        raise InputError(
-            f"{file.name}: the record {shown(header.decode('utf-8', 'replace'))} needs more memory than "
-            "the budget; raise --memory, or cut windows out of a genome with --genome"
-        )

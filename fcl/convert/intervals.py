@@ -166,7 +166,9 @@ class _IntervalSource(ConvertSource):
         }
         if not self._options.no_strand:
             obs["strand"] = Categorical(strand[keep], list(_STRANDS))
-        if self._has_names(sites):
+        if self._named is None:  # the first lines have names, other than dots in their place
+            self._named = sites.has("name") and set(sites.text("name")) - {".", ""} != set()
+        if self._named:
             texts = sites.text("name") if sites.has("name") else [""] * len(sites)
             obs["name"] = np.array(texts, np.dtypes.StringDType())[keep]
         if self._options.groups is not None:
@@ -276,12 +278,6 @@ class _IntervalSource(ConvertSource):
         if len(self._files) > 1:
             return np.full(len(keep), 1 - 2 * file_number, np.int8)
         return None
-
-    def _has_names(self, sites: Intervals) -> bool:
-        """Whether the first lines have names, other than dots in their place."""
-        if self._named is None:
-            self._named = sites.has("name") and set(sites.text("name")) - {".", ""} != set()
-        return self._named
 
 
 def _contigs_of(sites: Intervals, names: ContigNames) -> Ints:

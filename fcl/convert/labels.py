@@ -115,7 +115,14 @@ class TextColumn:
     def _encode_text(self, values: Sequence[str], where: Callable[[int], str]) -> Categorical:
         known = len(self._categories.texts)
         found = self._categories.encode(values)
-        wrong = next(filter(self._is_wrong_text, found.categories[known:]), None)
+        wrong = next(
+            (
+                text
+                for text in found.categories[known:]
+                if not text or (self._is_decided and (not _has_value(text) or is_number(text)))
+            ),
+            None,
+        )
         if wrong is None:
             return found
         place = where(list(values).index(wrong))
@@ -124,9 +131,6 @@ class TextColumn:
             f"{place}: {self.what}: expected text, as in the first row ({shown(found.categories[0])}), "
             f"got the number {shown(wrong)}; give text alone, or numbers alone"
         )
-
-    def _is_wrong_text(self, text: str) -> bool:
-        return not text or (self._is_decided and (not _has_value(text) or is_number(text)))
 
     def _check_value(self, text: str, place: str) -> None:
         if _has_value(text):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.convert.contract import Budget, Categorical, Column, ConvertedRows
+from fcl.convert.contract import (
+    Budget,
+    Categorical,
+    Column,
+    ConvertedRows,
+    ConvertSource,
+    OutputLayout,
+)
+from fcl.convert.files import InputFile
 from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
 from fcl.errors import InputError
 from fcl.types import Ints, Mask
@@ -118,16 +127,6 @@ class Trimmer:
         drop(f"shorter than {counted(self.length, 'letter')}", short)
         return filled & ~short
 
-    def cutter(
-        self, codes: Codes, starts: Ints, lengths: Ints
-    ) -> Callable[[slice], tuple[Codes, Ints]]:
-        """What cuts the rows of sequences, and tells how many letters of each were filled up."""
-        cut = Cut(self.width, self.anchor, self.pad)
-        return lambda part: (
-            cut.rows(codes, starts[part], lengths[part]),
-            np.maximum(0, cut.length - lengths[part]),
-        )
-
 
 @dataclass(frozen=True)
 class Filter:
@@ -188,6 +187,32 @@ class Filter:
         groups = {"group": twice.source_row} | dict(twice.obs)
         is_reverse = np.tile(np.array([0, 1], np.int8), len(rows))
         return replace(twice, obs=groups | {"reverse_complement": is_reverse})
+
+
+class SequenceSource(ConvertSource):
+    """Sequences of any lengths, which are cut to rows of one length."""
+
+    def __init__(self, inputs: Sequence[InputFile], options: Any) -> None:
+        super().__init__(inputs)
+        self.trimmer = Trimmer(options.length, options.anchor, options.pad)
+        self._filter = Filter(options.max_unknown, options.both_strands)
+
+    @property
+    def layout(self) -> OutputLayout:
+        return OutputLayout("codes", np.dtype(np.uint8), self.trimmer.width)
+
+    def cut_rows(
+        self, rows: ConvertedRows, starts: Ints, lengths: Ints, budget: Budget
+    ) -> Iterator[ConvertedRows]:
+        """The rows in blocks; their X is the letters, in which the sequences begin at ``starts``."""
+        codes = np.asarray(rows.x)
+        cut = Cut(self.trimmer.width, self.trimmer.anchor, self.trimmer.pad)
+
+        def cut_part(part: slice) -> tuple[Codes, Ints]:
+            filled = np.maximum(0, cut.length - lengths[part])
+            return cut.rows(codes, starts[part], lengths[part]), filled
+
+        return self._filter.blocks(rows, self.trimmer.width, cut_part, self.drop, budget)
 
 
 def select(column: Column, index: np.ndarray | slice) -> Column:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -61,24 +61,13 @@ class Summary:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """How a budget is divided."""
-
-    source: Budget
-    store: StoreLayout
-
-    @classmethod
-    def of(cls, memory: int, scratch: str) -> _Shares:
-        """Divide a budget; raises BudgetError, with the smallest one, if it is too small."""
-        free = free_memory(memory)
-        # X is held in two shards; one of them is compressed, with copies of all its chunks, and joined
-        shard = min(64 * _MIB, free // 10)
-        block = min(8 * _MIB, free // 32)
-        return cls(
-            Budget(free - 5 * shard, block, scratch),
-            StoreLayout(chunk_bytes=min(16 * _MIB, shard), shard_bytes=shard),
-        )
+def divide_memory(memory: int, scratch: str) -> tuple[Budget, StoreLayout]:
+    """Divide a budget between the source and the writer; BudgetError if it is too small."""
+    free = free_memory(memory)
+    # X is held in two shards; one of them is compressed, with copies of all its chunks, and joined
+    shard = min(64 * _MIB, free // 10)
+    layout = StoreLayout(chunk_bytes=min(16 * _MIB, shard), shard_bytes=shard)
+    return Budget(free - 5 * shard, min(8 * _MIB, free // 32), scratch), layout
 
 
 def free_memory(memory: int) -> int:
@@ -91,17 +80,11 @@ def free_memory(memory: int) -> int:
     return memory - held
 
 
-@dataclass(frozen=True)
-class Opened:
-    """Inputs that were recognised and opened.
+class Opened(NamedTuple):
+    """Inputs that were recognised and opened."""
 
-    format : key of ``READERS``.
-    options : the options that the user gave, validated.
-    source : their rows.
-    """
-
-    format: str
-    options: dict[str, Any]
+    format: str  #: key of ``READERS``
+    options: dict[str, Any]  #: that the user gave, validated
     source: ConvertSource
 
 
@@ -174,41 +157,32 @@ def convert(
             f"the last argument is the output: expected a name that ends in .zarr, got {os.fspath(out)}"
         )
     target = check_output(out, overwrite, folder=True)
-    size = parse_size(memory, "memory")
-    shares = _Shares.of(size, local_folder(target))
-    with within(size):
-        return _converted(
-            inputs, out, shares, format, overwrite, progress, attributes, model, options
-        )
-
-
-def _converted(
-    inputs: Sequence[str | os.PathLike[str]],
-    out: str | os.PathLike[str],
-    shares: _Shares,
-    format: str | None,
-    overwrite: bool,
-    progress: Progress | None,
-    attributes: Callable[[ConvertSource], dict[str, Any]] | None,
-    model: Reference | None,
-    options: dict[str, Any],
-) -> Summary:
-    """Convert within the shares of a budget."""
-    since = time.perf_counter()
-    opened = open_inputs(inputs, format, options, shares.source, model)
-    kind, given, source = opened.format, opened.options, opened.source
-    with (
-        _named_output(out),
-        atomic_folder(out, overwrite) as folder,
-        RowWriter(folder, shares.store) as writer,
-    ):
-        names = RowNames(shares.source)
-        _write(source, writer, names, shares.source, progress)
-        if not writer.n_rows:
-            raise source.nothing_left("record", "is left")
-        known = {"fcl": _attributes(source, kind, given, writer)}
-        known |= attributes(source) if attributes is not None else {}
-        writer.finish(source.layout, plain(known))
+    size, since = parse_size(memory, "memory"), time.perf_counter()
+    budget, layout = divide_memory(size, local_folder(target))
+    with within(size), _named_output(out):
+        kind, given, source = open_inputs(inputs, format, options, budget, model)
+        names = RowNames(budget)
+        with (
+            atomic_folder(out, overwrite) as folder,
+            RowWriter(folder, layout) as writer,
+        ):
+            _write(source, writer, names, budget, progress)
+            if not writer.n_rows:
+                raise source.nothing_left("record", "is left")
+            known: dict[str, Any] = {
+                "fcl": {
+                    "version": __version__,
+                    "format": kind,
+                    "inputs": [file.describe() for file in source.inputs],
+                    "options": given,
+                    "rows_in": source.rows_in,
+                    "rows": writer.n_rows,
+                    "dropped": dict(source.dropped),
+                    **source.attributes(),
+                }
+            }
+            known |= attributes(source) if attributes is not None else {}
+            writer.finish(source.layout, plain(known))
     return Summary(
         kind,
         source.layout,
@@ -299,19 +273,3 @@ def _write(
             sizes = [file.size for file in source.inputs]
             total = None if None in sizes else sum(size or 0 for size in sizes)
             progress(sum(file.done for file in source.inputs), total, writer.n_rows)
-
-
-def _attributes(
-    source: ConvertSource, kind: str, options: dict[str, Any], writer: RowWriter
-) -> dict[str, Any]:
-    """Where the output comes from."""
-    return {
-        "version": __version__,
-        "format": kind,
-        "inputs": [file.describe() for file in source.inputs],
-        "options": options,
-        "rows_in": source.rows_in,
-        "rows": writer.n_rows,
-        "dropped": dict(source.dropped),
-        **source.attributes(),
-    }

@@ -9,10 +9,10 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.cells import cells_of, delimiter_of, find_column, is_sequence
-from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource, OutputLayout
+from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource
 from fcl.convert.files import HEAD_BYTES, InputFile
 from fcl.convert.labels import TextColumn, is_number
-from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
+from fcl.convert.letters import SequenceSource, encode, first_invalid
 from fcl.convert.rereading import complete_lines
 from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
@@ -103,9 +103,9 @@ class _Places:
         return cls(len(first), at, has_header and not options.no_header)
 
 
-class _TableSource(ConvertSource):
+class _TableSource(SequenceSource):
     def __init__(self, file: InputFile, options: Options) -> None:
-        super().__init__([file])
+        super().__init__([file], options)
         self._file = file
         file.check_lines()
         first = file.head.decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
@@ -116,9 +116,7 @@ class _TableSource(ConvertSource):
         self._delimiter = delimiter_of(first)
         [cells] = cells_of([first], self._delimiter)
         self._places = _Places.of(file, cells, options)
-        self._trimmer = Trimmer(options.length, options.anchor, options.pad)
         self._drops_targets = options.missing_target == "drop"
-        self._filter = Filter(options.max_unknown, options.both_strands)
         self._y, self._groups = TextColumn("--y"), TextColumn("--groups", is_number=False)
         self._weights = TextColumn("--weights", is_number=True, least=0)
         self.notes.append(
@@ -126,10 +124,6 @@ class _TableSource(ConvertSource):
             if self._places.has_header
             else "header: none, the first line is a record (otherwise name the columns: --x NAME)"
         )
-
-    @property
-    def layout(self) -> OutputLayout:
-        return OutputLayout("codes", np.dtype(np.uint8), self._trimmer.width)
 
     def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         for lines in self._lines(min(budget.block, _SLICE_BYTES)):
@@ -165,7 +159,7 @@ class _TableSource(ConvertSource):
         lengths = np.array([len(word) for word in words], np.int64)
         codes = np.frombuffer(b"".join(map(encode, words)), np.uint8)
         self._check_letters(lines, words, codes, lengths)
-        has_letters = self._trimmer.keep(lengths, self.drop, lines.where)
+        has_letters = self.trimmer.keep(lengths, self.drop, lines.where)
         keep = np.flatnonzero(has_letters & self._has_target(lines, has_letters))
         starts = np.cumsum(lengths) - lengths
         y = self._column(self._y, "y", lines, keep)
@@ -177,8 +171,7 @@ class _TableSource(ConvertSource):
             names = lines.column(self._places.at["name"])
             obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
         rows = ConvertedRows(codes, records[keep], y, weights, obs)
-        cut = self._trimmer.cutter(codes, starts[keep], lengths[keep])
-        return self._filter.blocks(rows, self._trimmer.width, cut, self.drop, budget)
+        return self.cut_rows(rows, starts[keep], lengths[keep], budget)
 
     def _has_target(self, lines: _Lines, kept: np.ndarray) -> np.ndarray:
         """Which rows have a target; all, unless those without one are to be dropped."""

@@ -173,12 +173,18 @@ class _SvmlightSource(ConvertSource):
         self._check_numbers(lines, x.data, y)
         most = self._width if self._columns.ignores_others else _MOST_COLUMNS
         if self._rounds:
-            x.data = _rounded(x.data)
+            with np.errstate(over="ignore"):
+                rounded = x.data.astype(np.float32)
+            x.data = np.where(np.isfinite(rounded), rounded, x.data)  # beyond its range as they are
         entries = _kept_entries(x, self._dtype, self._base, most)
         if self._examines:
             self._precision.add_entries(entries.indices, entries.data, len(y))
         self._ignored += int((x.indices >= self._base + most).sum())
-        self._check_width(lines, entries)
+        widest = int(entries.indices.max()) + 1 if entries.nnz else 0
+        if self._columns.width is None:
+            self._width = max(self._width, widest)
+        elif widest > self._width:
+            raise self._explained(lines, f"an id is beyond {self._columns.words}")
         records = np.arange(self.rows_in, self.rows_in + len(y))
         self.rows_in += len(y)
         obs: dict[str, Column] = {"group": groups} if self._has_groups else {}
@@ -219,13 +225,6 @@ class _SvmlightSource(ConvertSource):
             raise self._explained(
                 lines, "float32 cannot hold a value; give --dtype float64", check_float32=True
             )
-
-    def _check_width(self, lines: _Lines, entries: SparseRows) -> None:
-        widest = int(entries.indices.max()) + 1 if entries.nnz else 0
-        if self._columns.width is None:
-            self._width = max(self._width, widest)
-        elif widest > self._width:
-            raise self._explained(lines, f"an id is beyond {self._columns.words}")
 
     def _explained(self, lines: _Lines, why: str, check_float32: bool = False) -> InputError:
         """The error of the first wrong line; ``why`` is what is known without looking for it."""
@@ -309,13 +308,6 @@ def _kept_entries(x: Any, dtype: np.dtype, base: int, most: int) -> SparseRows:
         data, indices = data[keep], indices[keep]
         indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
     return SparseRows(indptr, (indices - base).astype(np.int32), data, x.shape[1])
-
-
-def _rounded(values: np.ndarray) -> np.ndarray:
-    """Values as float32 holds them; those beyond its range stay as they are."""
-    with np.errstate(over="ignore"):
-        rounded = values.astype(np.float32)
-    return np.where(np.isfinite(rounded), rounded, values)
 
 
 def _number(text: bytes) -> float | None:

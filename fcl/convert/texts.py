@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 
-from fcl.convert.arrays import TEXT, ArrayStore
+from fcl.convert.arrays import TEXT, ArrayStore, Growing, write_rows
 
 #: What a text takes beside its letters, as an array and as the objects that zarr makes of it.
 _TEXT_BYTES = 64
@@ -16,7 +15,7 @@ _TEXT_BYTES = 64
 _STEP = 1 << 16
 
 
-class TextArray:
+class TextArray(Growing):
     """An array of text (n,) to which values are appended; it is written chunk by chunk.
 
     All chunks of an array have the same number of rows. If later texts are so long that a chunk would
@@ -26,13 +25,11 @@ class TextArray:
     """
 
     def __init__(self, store: ArrayStore, path: str) -> None:
-        self._store, self._path = store, path
+        super().__init__(store, path)
         self._chunk = store.layout.chunk_rows
         self._limit = store.layout.column_bytes
         self._waiting: list[np.ndarray] = []
         self._n_waiting, self._bytes = 0, 0
-        self._array: Any = None
-        self._written: Future[None] | None = None
         self._n_rows = 0
 
     def append(self, values: np.ndarray) -> None:
@@ -72,13 +69,8 @@ class TextArray:
             self._array = self._create()
         values = np.concatenate([np.empty(0, TEXT), *self._waiting])
         self._n_rows += len(values)
-        self._written = self._store.thread.submit(_write, self._array, self._n_rows, values)
+        self._submit(self._n_rows, values)
         self._start_chunk()
-
-    def _wait(self) -> None:
-        if self._written is not None:
-            self._written.result()
-            self._written = None
 
     def _create(self) -> Any:
         return self._store.create(self._path, TEXT, (self._chunk,))
@@ -95,7 +87,7 @@ class TextArray:
             self._array = self._create()
             for start in range(0, self._n_rows, before):
                 values = old[start : start + before]
-                _write(self._array, start + len(values), values)
+                write_rows(self._array, start + len(values), values)
 
 
 def write_texts(store: ArrayStore, path: str, values: Sequence[str]) -> None:
@@ -104,10 +96,3 @@ def write_texts(store: ArrayStore, path: str, values: Sequence[str]) -> None:
     for start in range(0, len(values), _STEP):
         array.append(np.array(values[start : start + _STEP], TEXT))
     array.finish()
-
-
-def _write(array: Any, stop: int, values: np.ndarray) -> None:
-    """Write the rows up to ``stop``, which is then the number of rows."""
-    array.resize((stop,))
-    if len(values):
-        array[stop - len(values) : stop] = values

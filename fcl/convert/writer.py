@@ -70,7 +70,13 @@ class RowWriter:
             return
         columns = _columns(rows)
         if self._x is None:
-            self._x = _open_x(self._store, layout)
+            store, dtype = self._store, layout.dtype
+            x: _Part = (
+                _Csr(store, "X", dtype)
+                if layout.kind == "sparse"
+                else store.array("X", dtype, layout.width)
+            )
+            self._x = x
             self.classes = None if rows.y is None else Counter()
             self._columns = {
                 path: _open_column(self._store, path, columns[path]) for path in columns
@@ -135,12 +141,6 @@ def _checked_name(name: str) -> str:
             "not begin with . or __: rename the column"
         )
     return name
-
-
-def _open_x(store: ArrayStore, layout: OutputLayout) -> _Part:
-    if layout.kind == "sparse":
-        return _Csr(store, "X", layout.dtype)
-    return store.array("X", layout.dtype, layout.width)
 
 
 def _open_column(store: ArrayStore, path: str, values: Column) -> _Part:

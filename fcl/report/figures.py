@@ -71,14 +71,14 @@ _LONG_NUMBER = re.compile(r"(?<=\d)\.(\d{2})\d+(?=[ \"\n,)])")
 class Drawing:
     """A figure that is being drawn; ``svg`` holds the picture once the drawing has ended."""
 
-    def __init__(self, figure: Figure, axes: Any) -> None:
+    def __init__(self, figure: Any, axes: Any) -> None:
         self.figure = figure
         self.axes = axes
         self.svg = ""
 
 
 @contextmanager
-def drawing(width: float, height: float) -> Iterator[Any]:
+def drawing(width: float, height: float) -> Iterator[Drawing]:
     """Yield a :class:`Drawing` of ``width`` by ``height`` inches."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -177,8 +177,7 @@ def bars(names: Sequence[str], values: Sequence[float], title: str, most: float 
         axes.locator_params(axis="x", nbins=5)
         for y, text in zip(at, texts if above else [], strict=False):
             axes.text(0.0, y + 0.2, text, transform=axes.get_yaxis_transform(), va="center")
-    svg: str = drawn.svg
-    return svg
+    return drawn.svg
 
 
 def short(name: str, most: int = 40) -> str:

@@ -134,10 +134,9 @@ class BedLines(LineFormat):
             integer_cells(start + len(self.name)),
             _text(f"\t{self.name}\t", len(start)),
             _fixed_cells(scores),
-            ends.reshape(len(SITE_STRANDS), -1)[strand.codes],
+            ends.reshape(len(SITE_STRANDS), -1).take(strand.codes, axis=0),
         ]
-        table = np.concatenate(parts, axis=1)
-        return table[table != 0].tobytes()
+        return np.concatenate(parts, axis=1).tobytes().translate(None, b"\0")
 
 
 def _text(text: str, n: int) -> Bytes:

@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from fcl.convert.contract import Budget, Categorical, Column, ConvertedRows, ConvertSource
+from fcl.convert.contract import Budget, Categorical, ConvertedRows, ConvertSource
 from fcl.convert.run import free_memory
 from fcl.scoring.lines import LineFormat
 from fcl.scoring.margins import BlockScorer
@@ -65,7 +65,9 @@ def score_source(
     n_rows, next_record, is_first = 0, 0, True
     for rows, margins in _scored(source, scorer, budget):
         if collected is not None and rows.y is not None:
-            collected.add(_values(rows.y), margins, rows.weights, rows.source_row)
+            y = rows.y
+            values = np.array(y.categories)[y.codes] if isinstance(y, Categorical) else y
+            collected.add(values, margins, rows.weights, rows.source_row)
         if is_first:  # rows that cannot be scored leave nothing on standard output
             file.write(lines.head(rows))
             is_first = False
@@ -99,12 +101,6 @@ def _scored(
             if len(waiting) > _MOST_WAITING:
                 yield waiting[0][0], waiting.popleft()[1].result()
         yield from ((rows, margins.result()) for rows, margins in waiting)
-
-
-def _values(column: Column) -> np.ndarray:
-    if isinstance(column, Categorical):
-        return np.array(column.categories)[column.codes]
-    return column
 
 
 def _aligned(

@@ -238,13 +238,12 @@ SMALL = StoreLayout(16, 999, 5000, 600)
 
 def small(monkeypatch: Any, block: int, layout: StoreLayout = SMALL) -> None:
     """Blocks of so many bytes, and by default chunks and shards of a few rows."""
-    shares = run._Shares.of
+    divide = run.divide_memory
 
-    def of(*arguments: Any) -> Any:
-        scratch = shares(*arguments).source.scratch
-        return run._Shares(Budget(1 << 20, block, scratch), layout)
+    def divide_small(*given: Any) -> Any:
+        return Budget(1 << 20, block, divide(*given)[0].scratch), layout
 
-    monkeypatch.setattr(run._Shares, "of", of)
+    monkeypatch.setattr(run, "divide_memory", divide_small)
     monkeypatch.setattr(csvtable, "_SMALLEST_BLOCK", 256)
 
 

@@ -30,12 +30,9 @@ TOTAL = 40_000
 @pytest.fixture
 def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sources have 40 KB."""
-    shares = run._Shares.of
-
-    def of(*arguments: Any) -> Any:
-        return run._Shares(Budget(TOTAL, 1 << 16), shares(*arguments).store)
-
-    monkeypatch.setattr(run._Shares, "of", of)
+    divide = run.divide_memory
+    small = Budget(TOTAL, 1 << 16)
+    monkeypatch.setattr(run, "divide_memory", lambda *given: (small, divide(*given)[1]))
 
 
 def many(n: int, line: str) -> bytes:

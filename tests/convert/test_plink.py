@@ -106,13 +106,13 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of 8 variants, bands of 3 samples, blocks of two."""
     monkeypatch.setattr(transpose, "_PART", 10_000)
     monkeypatch.setattr(transpose, "_SHORTEST", 1)
-    shares = run._Shares.of
+    divide = run.divide_memory
 
-    def of(*arguments: Any) -> Any:
-        found = shares(*arguments)
-        return run._Shares(Budget(1 << 20, 700, found.source.scratch), found.store)
+    def divide_small(*given: Any) -> Any:
+        budget, layout = divide(*given)
+        return Budget(1 << 20, 700, budget.scratch), layout
 
-    monkeypatch.setattr(run._Shares, "of", of)
+    monkeypatch.setattr(run, "divide_memory", divide_small)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -173,17 +173,14 @@ def _sample_lines(
             raise named_twice(file.name, "sample", " ".join(key), found[sample][0], number)
         found[sample] = number, cells
     if not found:
+        has_commas = len(header) == 1 and "," in header[0]
+        hint = "; write tabs in place of ',' between the columns" if has_commas else ""
         raise InputError(
             f"{option}: no sample of {file.name}, such as {shown(' '.join(key))}, "
             f"is in the .fam file, whose samples are {_some(samples)}; expected FID and IID, or "
-            f"one column of names (ID or FAMILY_ID){_hint(header)}"
+            f"one column of names (ID or FAMILY_ID){hint}"
         )
     return header, found
-
-
-def _hint(header: list[str]) -> str:
-    has_commas = len(header) == 1 and "," in header[0]
-    return "; write tabs in place of ',' between the columns" if has_commas else ""
 
 
 def _target(numbers: np.ndarray, file: InputFile | None, where: str) -> Phenotype:

@@ -92,7 +92,9 @@ class TableEncoding:
                         f"{survey.files[0].name}: the column {shown(name)} has no value in any row, "
                         "and so no mean; leave it out with --x"
                     )
-                found._add_number(name, numbers[at])
+                found.number_places.append(numbers[at])
+                found.number_columns.append(len(found.names))
+                found.names.append(name)
             else:
                 place = texts[at]
                 stats = survey.texts[place]
@@ -154,11 +156,6 @@ class TableEncoding:
             one.name: list(record.categories.get(one.name, one.columns)) for one in found.one_hot
         }
         return found
-
-    def _add_number(self, name: str, place: int) -> None:
-        self.number_places.append(place)
-        self.number_columns.append(len(self.names))
-        self.names.append(name)
 
     def _add_text(self, name: str, place: int, stats: TextStats, is_flag: bool) -> None:
         has_missing = stats.missing and self.keeps_missing

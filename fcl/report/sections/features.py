@@ -198,8 +198,7 @@ def _draw_motif(context: Context, output: int, motif: MergedMotif) -> str:
         words = short(context.directions[motif.raises], 24)
         title = f"{name}{format_share(motif.share)} of the score,\n{words}"
         drawn.axes.set_title(title, color=ACCENT if motif.raises else SECOND, fontsize=8.5)
-    svg: str = drawn.svg
-    return svg
+    return drawn.svg
 
 
 # -- patterns by position --------------------------------------------------------------------------

@@ -199,5 +199,4 @@ def _panel(
             counts.set_xticks(C[points[some]], [f"{active[i]:.0f}" for i in points[some]])
             counts.set_xticks([], minor=True)
             counts.set_xlabel("features")
-    svg: str = drawn.svg
-    return svg
+    return drawn.svg

@@ -327,8 +327,7 @@ def _heat(confusion: Floats, names: list[str]) -> str:
         axes.set_yticks(range(K), texts)
         axes.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5), xlabel="predicted", ylabel="class")
         axes.grid(False)
-    svg: str = drawn.svg
-    return svg
+    return drawn.svg
 
 
 # -- calibration, and residuals --------------------------------------------------------------------
@@ -372,8 +371,7 @@ def _calibration(bins: Bins, predicted: str, observed: str, title: str) -> str:
         axes.vlines(bins.predicted, bins.low, bins.high, color=ACCENT, linewidth=1.2)
         axes.plot(bins.predicted, bins.observed, "o", color=ACCENT, markersize=4, clip_on=False)
         axes.set(xlabel=predicted, ylabel=observed, title=title)
-    svg: str = drawn.svg
-    return svg
+    return drawn.svg
 
 
 def _of_numbers(context: Context, predictions: Predictions) -> Blocks:
