@@ -26,24 +26,10 @@ def copy_hdf5(
     :func:`fcl.open_data` reads the same values from both. Arrays of bytes of one letter become codes of
     letters, and other bytes become text.
 
-    Parameters
-    ----------
-    source : path
-        ``file.h5`` or ``file.h5::/group``.
-    out : path
-        The Zarr folder, or its URL; its name ends in ``.zarr``.
-    overwrite : bool
-        Whether to replace an existing Zarr group.
+    source : ``file.h5`` or ``file.h5::/group``.
+    out : the Zarr folder, or its URL; its name ends in ``.zarr``.
 
-    Returns
-    -------
-    list of (str, str)
-        Lines of a summary: what was written, and what was left out.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or the output cannot be written.
+    Returns lines of a summary: what was written, and what was left out.
     """
     if not os.fspath(out).endswith(".zarr"):
         raise InputError(

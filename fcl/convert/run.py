@@ -122,35 +122,13 @@ def convert(
 ) -> Summary:
     """Convert files of one format into a Zarr group for :func:`fcl.open_data`.
 
-    Parameters
-    ----------
-    inputs : sequence of path
-        ``-`` is standard input.
-    out : path
-        The Zarr folder, which becomes visible when it is complete; its name ends in ``.zarr``.
-    format : str, optional
-        Format of the inputs; by default found by their names and first bytes.
-    memory : int or str
-        Budget in bytes, or a size such as ``"512MiB"``.
-    overwrite : bool
-        Whether to replace an existing Zarr folder.
-    progress : callable, optional
-        Called after each block.
-    attributes : callable, optional
-        Called with the source when all rows are written; returns further attributes of the group.
-    model : Reference, optional
-        The columns that a model reads, for rows that it is to score.
-    **options
-        Options of ``fcl convert``, with underscores; the format decides which it takes.
-
-    Returns
-    -------
-    Summary
-
-    Raises
-    ------
-    InputError
-        An option, or a record of a file; the message names it, and no output is left.
+    inputs : ``-`` is standard input.
+    out : the Zarr folder, which becomes visible when it is complete; its name ends in ``.zarr``.
+    format : of the inputs; by default found by their names and first bytes.
+    progress : called after each block.
+    attributes : called with the source when all rows are written; returns more attributes of the group.
+    model : the columns that a model reads, for rows that it is to score.
+    options : of ``fcl convert``, with underscores; the format decides which it takes.
     """
     if not os.fspath(out).endswith(".zarr"):  # it may be an input, if the output was forgotten
         raise InputError(

@@ -49,37 +49,17 @@ def compact_model(
 ) -> Compacted:
     """Round the weights of a model to multiples of 2^-m, so that its file is much smaller.
 
-    Parameters
-    ----------
-    model : Model or StagewiseModel
-        With full weights.
-    data : DataSet or source, optional
-        Rows with a target, on which losses are measured: a data set, or a source for
-        :func:`fcl.open_data`. The certificate is computed again if they are the training data.
-    bits : int, optional
-        m. Give either ``bits`` or ``max_loss``.
-    max_loss : float, optional
-        Relative rise of the mean loss on ``data`` to which the smallest m is chosen, in at most 4 tries.
-    rounding : {"nearest", "random"}, optional
-        By default the one of the smaller loss on ``data``; without data nearest for sparse models, and
-        random for stagewise models.
-    seed : int
-        Of random rounding.
+    model : of :func:`fcl.train` or stagewise, with full weights.
+    data : a data set or its source, on whose rows with a target losses are measured. The certificate is
+        computed again if they are the training data.
+    bits, max_loss : m; or the relative rise of the mean loss to which the smallest m is chosen, in at
+        most 4 tries.
+    rounding : "nearest" or "random"; by default the one of the smaller loss on `data`; without data
+        nearest for sparse models, and random for stagewise models.
+    seed : of random rounding.
 
-    Returns
-    -------
-    Compacted
-
-    Raises
-    ------
-    InputError
-        The arguments, or the data, do not fit together; the model is compact already; or no number of
-        bits was found that keeps the loss.
-
-    References
-    ----------
-    Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via randomization", ICML
-    2013.
+    Source: Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via randomization",
+    ICML 2013.
     """
     if (bits is None) == (max_loss is None):
         raise InputError("give either bits or max_loss to choose the size of the compact model")
