@@ -183,25 +183,19 @@ class Columns(Generator):
         return isinstance(block, SparseColumns) and type(self).columns is Columns.columns
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
+        if not isinstance(block, SparseColumns):
+            return self.gradients_of_several(first, last, block, residuals[None])[0]
         out = np.zeros(last - first)
-        if isinstance(block, SparseColumns):
-            kernels.matrix.sparse_sums(block.entries(), first, last, residuals, out)
-        elif self._centred:
-            centres = self.centres_at(np.arange(first, last))
-            kernels.matrix.centred_sums(block.T[first:last], centres, residuals, out)
-        else:
-            kernels.matrix.dense_sums(block.T[first:last], residuals, out)
+        kernels.matrix.sparse_sums(block.entries(), first, last, residuals, out)
         return out
 
     def gradients_of_several(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
         out = np.zeros((len(residuals), last - first))
         if isinstance(block, SparseColumns):
             kernels.matrix.sparse_sums_of_several(block.entries(), first, last, residuals, out)
-        elif self._centred:
-            centres = self.centres_at(np.arange(first, last))
-            kernels.matrix.centred_sums_of_several(block.T[first:last], centres, residuals, out)
         else:
-            kernels.matrix.dense_sums_of_several(block.T[first:last], residuals, out)
+            centres = self.centres_at(np.arange(first, last)) if self._centred else None
+            kernels.matrix.dense_sums(block.T[first:last], centres, residuals, out)
         return out
 
     def moments(self, first: int, last: int, block: Any, weights: Floats) -> Floats:
@@ -221,10 +215,8 @@ class Columns(Generator):
         else:
             out = np.zeros(block.shape[0])
             centres = self.centres_at(ids)
-            if centres.any():
-                kernels.matrix.centred_margins(block.T, ids, centres, weights, out)
-            else:
-                kernels.matrix.dense_margins(block.T, ids, weights, out)
+            own = centres if centres.any() else None
+            kernels.matrix.dense_margins(block.T, ids, own, weights, out)
         return out
 
     def largest(self, block: Any) -> float:

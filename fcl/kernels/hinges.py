@@ -7,7 +7,7 @@ a column; the knots of column j are knots[starts[j] : starts[j + 1]].
 import numpy as np
 
 from fcl.kernels.compilation import inlined, kernel
-from fcl.kernels.matrix import centred_sums
+from fcl.kernels.matrix import dense_sums
 
 
 @inlined
@@ -105,7 +105,9 @@ def sums(matrix, knots, starts, shifts, scales, r, tree, bins, lanes, out):
             find_bins(column, depth, tree, bins)
         for k in range(r.shape[0]):
             rows, found = r[k], out[k, base : base + 1 + 2 * n_knots]
-            centred_sums(matrix[j : j + 1], shifts[j : j + 1], rows, found[:1])
+            dense_sums(
+                matrix[j : j + 1], shifts[j : j + 1], r[k : k + 1], out[k : k + 1, base : base + 1]
+            )
             found[0] /= scale
             if not n_knots:
                 continue

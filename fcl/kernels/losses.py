@@ -33,16 +33,11 @@ POISSON = 4
 HINGE = 5
 PINBALL = 6
 
-# not typing.NamedTuple: seven classes of the same fields
-Logistic = namedtuple("Logistic", "code first second")
-Squared = namedtuple("Squared", "code first second")
-SquaredHinge = namedtuple("SquaredHinge", "code first second")
-Huber = namedtuple("Huber", "code first second")
-Poisson = namedtuple("Poisson", "code first second")
-Hinge = namedtuple("Hinge", "code first second")
-Pinball = namedtuple("Pinball", "code first second")
-#: Classes of the triples, by code.
-TRIPLES = (Logistic, Squared, SquaredHinge, Huber, Poisson, Hinge, Pinball)
+#: Classes of the triples, by code; not typing.NamedTuple: seven classes of the same fields.
+TRIPLES = Logistic, Squared, SquaredHinge, Huber, Poisson, Hinge, Pinball = tuple(
+    namedtuple(name, "code first second")
+    for name in ("Logistic", "Squared", "SquaredHinge", "Huber", "Poisson", "Hinge", "Pinball")
+)
 
 #: Above this margin, the exponential is continued by its tangent, which keeps sums finite.
 MOST_EXPONENT = 500.0
@@ -406,11 +401,7 @@ def line_sums(loss, y, s, m, dm, beta, b, work, out):
     """
     at, values, slopes, curvatures = work[0], work[1], work[2], work[3]
     value = carry = 0.0
-    slope_b = 0.0
-    curve_b = 0.0
-    slope_beta = 0.0
-    curve_beta = 0.0
-    cross = 0.0
+    slope_b = curve_b = slope_beta = curve_beta = cross = 0.0
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
         own, weights = y[first:last], s[first:last]
@@ -430,12 +421,8 @@ def line_sums(loss, y, s, m, dm, beta, b, work, out):
             slope_beta += slope * way[i]
             curve_beta += curvature * way[i] * way[i]
             cross += curvature * way[i]
-    out[0] = value + carry
-    out[1] = slope_b
-    out[2] = curve_b
-    out[3] = slope_beta
-    out[4] = curve_beta
-    out[5] = cross
+    out[0], out[1], out[2] = value + carry, slope_b, curve_b
+    out[3], out[4], out[5] = slope_beta, curve_beta, cross
 
 
 @kernel
@@ -500,9 +487,7 @@ def ray_sums(y, s, o, r, balance, out):
 def slope_sums(loss, y, s, m, b, work, out):
     """Write sum r, sum q and sum |r| of a block of rows at margins m_i + b to out[0:3]."""
     slopes, curvatures = work[0], work[1]
-    total = carry = 0.0
-    curve = 0.0
-    absolute = 0.0
+    total = carry = curve = absolute = 0.0
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
         own, weights, margins = y[first:last], s[first:last], m[first:last]
@@ -512,6 +497,4 @@ def slope_sums(loss, y, s, m, b, work, out):
             total, carry = add(total, carry, weights[i] * slopes[i])
             curve += weights[i] * curvatures[i]
             absolute += weights[i] * abs(slopes[i])
-    out[0] = total + carry
-    out[1] = curve
-    out[2] = absolute
+    out[0], out[1], out[2] = total + carry, curve, absolute

@@ -21,70 +21,43 @@ class Entries(NamedTuple):
 
 
 @kernel
-def dense_sums(matrix, r, out):
-    """Write sum_i r_i matrix[j, i] to out[j]."""
-    n = matrix.shape[1]
-    for j in range(matrix.shape[0]):
-        # eight independent sums: additions to a single sum would wait for each other
-        g0 = g1 = g2 = g3 = g4 = g5 = g6 = g7 = 0.0
-        i = 0
-        while i + 8 <= n:
-            g0 += r[i] * matrix[j, i]
-            g1 += r[i + 1] * matrix[j, i + 1]
-            g2 += r[i + 2] * matrix[j, i + 2]
-            g3 += r[i + 3] * matrix[j, i + 3]
-            g4 += r[i + 4] * matrix[j, i + 4]
-            g5 += r[i + 5] * matrix[j, i + 5]
-            g6 += r[i + 6] * matrix[j, i + 6]
-            g7 += r[i + 7] * matrix[j, i + 7]
-            i += 8
-        while i < n:
-            g0 += r[i] * matrix[j, i]
-            i += 1
-        out[j] = ((g0 + g1) + (g2 + g3)) + ((g4 + g5) + (g6 + g7))
+def weighted_sum(column, centre, r):
+    """The sum of r_i (column_i - centre). centre : None for 0."""
+    c = 0.0 if centre is None else centre
+    n = column.shape[0]
+    # eight independent sums: additions to a single sum would wait for each other
+    g0 = g1 = g2 = g3 = g4 = g5 = g6 = g7 = 0.0
+    i = 0
+    while i + 8 <= n:
+        g0 += r[i] * (column[i] - c)
+        g1 += r[i + 1] * (column[i + 1] - c)
+        g2 += r[i + 2] * (column[i + 2] - c)
+        g3 += r[i + 3] * (column[i + 3] - c)
+        g4 += r[i + 4] * (column[i + 4] - c)
+        g5 += r[i + 5] * (column[i + 5] - c)
+        g6 += r[i + 6] * (column[i + 6] - c)
+        g7 += r[i + 7] * (column[i + 7] - c)
+        i += 8
+    while i < n:
+        g0 += r[i] * (column[i] - c)
+        i += 1
+    return ((g0 + g1) + (g2 + g3)) + ((g4 + g5) + (g6 + g7))
 
 
 @kernel
-def centred_sums(matrix, centres, r, out):
-    """Write sum_i r_i (matrix[j, i] - centres[j]) to out[j]."""
-    n = matrix.shape[1]
-    for j in range(matrix.shape[0]):
-        c = centres[j]
-        if c == 0.0:
-            dense_sums(matrix[j : j + 1], r, out[j : j + 1])
-            continue
-        g0 = g1 = g2 = g3 = g4 = g5 = g6 = g7 = 0.0
-        i = 0
-        while i + 8 <= n:
-            g0 += r[i] * (matrix[j, i] - c)
-            g1 += r[i + 1] * (matrix[j, i + 1] - c)
-            g2 += r[i + 2] * (matrix[j, i + 2] - c)
-            g3 += r[i + 3] * (matrix[j, i + 3] - c)
-            g4 += r[i + 4] * (matrix[j, i + 4] - c)
-            g5 += r[i + 5] * (matrix[j, i + 5] - c)
-            g6 += r[i + 6] * (matrix[j, i + 6] - c)
-            g7 += r[i + 7] * (matrix[j, i + 7] - c)
-            i += 8
-        while i < n:
-            g0 += r[i] * (matrix[j, i] - c)
-            i += 1
-        out[j] = ((g0 + g1) + (g2 + g3)) + ((g4 + g5) + (g6 + g7))
+def dense_sums(matrix, centres, r, out):
+    """Write sum_i r[k, i] (matrix[j, i] - centres[j]) to out[k, j]; centres : None for zeros.
 
-
-@kernel
-def dense_sums_of_several(matrix, r, out):
-    """Write sum_i r[k, i] matrix[j, i] to out[k, j]; a column stays in the cache for all outputs."""
+    A column stays in the cache for all rows of ``r``.
+    """
     for j in range(matrix.shape[0]):
         for k in range(r.shape[0]):
-            dense_sums(matrix[j : j + 1], r[k], out[k, j : j + 1])
-
-
-@kernel
-def centred_sums_of_several(matrix, centres, r, out):
-    """Write sum_i r[k, i] (matrix[j, i] - centres[j]) to out[k, j]."""
-    for j in range(matrix.shape[0]):
-        for k in range(r.shape[0]):
-            centred_sums(matrix[j : j + 1], centres[j : j + 1], r[k], out[k, j : j + 1])
+            if centres is None:  # noqa: SIM114  (numba compiles only the branch of the type)
+                out[k, j] = weighted_sum(matrix[j], None, r[k])
+            elif centres[j] == 0.0:
+                out[k, j] = weighted_sum(matrix[j], None, r[k])
+            else:
+                out[k, j] = weighted_sum(matrix[j], centres[j], r[k])
 
 
 @kernel
@@ -120,21 +93,14 @@ def dense_moments(matrix, s, out):
 
 
 @kernel
-def dense_margins(matrix, ids, weights, out):
-    """Add weights[k] times column ids[k] to ``out``, in place."""
-    for k in range(ids.shape[0]):
-        w = weights[k]
-        column = matrix[ids[k]]
-        for i in range(out.shape[0]):
-            out[i] += w * column[i]
+def dense_margins(matrix, ids, centres, weights, out):
+    """Add weights[k] times (column ids[k] - centres[k]) to ``out``, in place.
 
-
-@kernel
-def centred_margins(matrix, ids, centres, weights, out):
-    """Add weights[k] times (column ids[k] - centres[k]) to ``out``, in place."""
+    centres : None for zeros.
+    """
     for k in range(ids.shape[0]):
-        w, c = weights[k], centres[k]
-        column = matrix[ids[k]]
+        w, column = weights[k], matrix[ids[k]]
+        c = 0.0 if centres is None else centres[k]
         for i in range(out.shape[0]):
             out[i] += w * (column[i] - c)
 
