@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -44,11 +44,9 @@ def with_centres(
     keep : bool (n,), the rows on which the family is trained, or None for all.
     """
     if isinstance(family, ConcatFamily):
-        members = tuple(with_centres(member, rows, keep) for member in family.members)
-        return ConcatFamily(members, family.factors)
+        return family.changed(lambda member: with_centres(member, rows, keep))
     if not _is_dense(family):
         return family
-    assert isinstance(family, GeneratedFamily)
     seen = family.centres_seen
     if seen is None:
         raw, _ = sample_rows(family.form, rows, keep)
@@ -90,28 +88,24 @@ def with_centres_at(family: Family, given: Mapping[int, float]) -> Family:
 def uncentred(family: Family) -> Family:
     """The family of the plain columns."""
     if isinstance(family, ConcatFamily):
-        return ConcatFamily(tuple(map(uncentred, family.members)), family.factors)
+        return family.changed(uncentred)
     nothing: Ids = np.empty(0, np.int64)
     return _moved(family, nothing, np.empty(0)) if _is_dense(family) else family
 
 
 def centres(family: Family, ids: Ids) -> Floats:
     """The centres of some features, float64 (k,); 0 for features that are not centred."""
-    out = np.zeros(len(ids))
     if isinstance(family, ConcatFamily):
-        for m, own in family.split(ids):
-            out[own] = centres(family.members[m], family.local(m, ids[own]))
-        return out
+        return family.gathered(ids, centres)
     if isinstance(family, SupportFamily):
         return centres(family.inner, family.chosen[ids])
-    if _is_dense(family):
-        assert isinstance(family, GeneratedFamily)
-        assert isinstance(family.generator, Columns)
-        out = family.generator.centres_at(ids)
-    return out
+    if not _is_dense(family):
+        return np.zeros(len(ids))
+    assert isinstance(family.generator, Columns)
+    return family.generator.centres_at(ids)
 
 
-def _is_dense(family: Family) -> bool:
+def _is_dense(family: Family) -> TypeGuard[GeneratedFamily]:
     """Whether the features are the columns of dense rows."""
     if not isinstance(family, GeneratedFamily):
         return False
@@ -120,7 +114,7 @@ def _is_dense(family: Family) -> bool:
 
 def _moved(family: Family, ids: Ids, values: Floats) -> Family:
     """A family of dense columns with these centres, and no others; InputError for another family."""
-    if not (_is_dense(family) and isinstance(family, GeneratedFamily)):
+    if not _is_dense(family):
         raise InputError(f"features {family.name}: expected no centres for features of this kind")
     if isinstance(family, StandardizedFamily):
         plain = _moved(family.plain, ids, values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,13 +116,26 @@ def price_each(
 
     It takes queries that differ only in their imbalance.
     """
-    together = getattr(pricer, "price_several", None)
-    if together is not None:
-        found: list[Prices] = together(queries, rows, blocks, progress)
-        return found
-    K = len(rows)
+    price: Callable[..., list[Prices]] = getattr(
+        pricer, "price_several", partial(price_in_turn, pricer)
+    )
+    return price(queries, rows, blocks, progress)
+
+
+def price_in_turn(
+    pricer: Pricer,
+    queries: Sequence[PriceQuery],
+    rows: Sequence[RowVector],
+    blocks: range,
+    progress: Progress,
+) -> list[Prices]:
+    """The prices of each output, one output after another."""
+
+    def share_of(k: int) -> Progress:
+        return lambda share: progress((k + share) / len(rows))
+
     return [
-        _run_one(pricer, query, own, blocks, _share_of(progress, k, K))
+        _run_one(pricer, query, own, blocks, share_of(k))
         for k, (query, own) in enumerate(zip(queries, rows, strict=True))
     ]
 
@@ -188,10 +202,6 @@ def _run_joined(
         others = float(np.linalg.norm(bounds)) * (1.0 + SLACK)
         prices = _grouped(prices, query, factors, float(np.linalg.norm(imbalance)), others)
     return _cut(prices, joining.keep * len(query.parts), factors, grouped)
-
-
-def _share_of(progress: Progress, k: int, K: int) -> Progress:
-    return lambda share: progress((k + share) / K)
 
 
 def _joined(

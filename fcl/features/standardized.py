@@ -34,7 +34,6 @@ from fcl.features.generator.columns import batches
 from fcl.features.generator.contract import overrides
 from fcl.features.generator.family import GeneratedFamily
 from fcl.features.generator.pricing import PART_FEATURES, GeneratedPricer
-from fcl.features.hashed import HashedFamily
 from fcl.features.products import Products
 from fcl.features.support import SupportFamily
 from fcl.parallel import SERIAL, Team
@@ -59,7 +58,7 @@ def standardized(family: Family) -> Family:
     Raises InputError for a family whose features cannot be measured one by one.
     """
     if isinstance(family, ConcatFamily):
-        return ConcatFamily(tuple(map(standardized, family.members)), family.factors)
+        return family.changed(standardized)
     why = "it has more features than can be measured one by one"
     if isinstance(family, GeneratedFamily):
         if is_sampled(family):
@@ -76,7 +75,7 @@ def standardized(family: Family) -> Family:
 def plain(family: Family) -> Family:
     """The original family of one that :func:`standardized` returned."""
     if isinstance(family, ConcatFamily):
-        return ConcatFamily(tuple(map(plain, family.members)), family.factors)
+        return family.changed(plain)
     return family.plain if isinstance(family, StandardizedFamily) else family
 
 
@@ -98,11 +97,9 @@ def deviations(family: Family, ids: Ids) -> Floats:
     """The divisors of the solver's features, float64 (k,): standard deviations, or 1."""
     if isinstance(family, StandardizedFamily):
         return family.scales[0, ids]
-    out = np.ones(len(ids))
-    if isinstance(family, ConcatFamily):
-        for m, own in family.split(ids):
-            out[own] = deviations(family.members[m], family.local(m, ids[own]))
-    return out
+    return (
+        family.gathered(ids, deviations) if isinstance(family, ConcatFamily) else np.ones(len(ids))
+    )
 
 
 def uneven_scales(family: Family, names: Sequence[str] | None = None) -> str:
@@ -137,17 +134,13 @@ def divided_by(family: Family, ids: Ids) -> Floats:
 
     Weights divided by these numbers are the weights of the undivided columns.
     """
-    if isinstance(family, HashedFamily):
-        return np.ones(len(ids))
     if isinstance(family, SupportFamily):
         return divided_by(family.inner, family.chosen[ids])
-    out = np.ones(len(ids))
     if isinstance(family, ConcatFamily):
-        for m, own in family.split(ids):
-            out[own] = divided_by(family.members[m], family.local(m, ids[own]))
-    elif isinstance(family, GeneratedFamily) and isinstance(family.generator, Products):
-        out = family.generator.scales_of(ids)
-    return out
+        return family.gathered(ids, divided_by)
+    if isinstance(family, GeneratedFamily) and isinstance(family.generator, Products):
+        return family.generator.scales_of(ids)
+    return np.ones(len(ids))
 
 
 def say_divided(family: Family, names: Sequence[str] | None = None) -> None:

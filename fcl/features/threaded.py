@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
+from fcl.data.prepared import PreparedRows
 from fcl.features.prices import (
     PriceQuery,
     Pricer,
@@ -120,6 +121,16 @@ class PartsPricer(_ThreadedPricer):
 
         found = self._team.map(piece, range(len(pieces)))
         return [merge_prices(output) for output in zip(*found, strict=True)]
+
+
+def on_threads(
+    kind: type[_ThreadedPricer],
+    make: Callable[[PreparedRows], Pricer],
+    prepared: PreparedRows,
+    team: Team,
+) -> Pricer:
+    """A pricer for each thread of a team; with one thread the pricer itself."""
+    return make(prepared) if team.most == 1 else kind(lambda: make(prepared.reader()), team)
 
 
 class RowsPricer(_ThreadedPricer):

@@ -17,6 +17,7 @@ that make the numbers compile to vector instructions; a compensated sum does not
 import math
 from collections import namedtuple
 from functools import wraps
+from typing import Any
 
 import numba
 import numpy as np
@@ -25,19 +26,15 @@ from numba.extending import overload
 from fcl.kernels.compilation import WITHIN_KERNELS, inlined, kernel
 from fcl.kernels.elementary import exp_of_negative, log1p_of_share, negative_entropy
 
-LOGISTIC = 0
-SQUARED = 1
-SQUARED_HINGE = 2
-HUBER = 3
-POISSON = 4
-HINGE = 5
-PINBALL = 6
+LOGISTIC, SQUARED, SQUARED_HINGE, HUBER, POISSON, HINGE, PINBALL = range(7)
 
 #: Classes of the triples, by code; not typing.NamedTuple: seven classes of the same fields.
-TRIPLES = Logistic, Squared, SquaredHinge, Huber, Poisson, Hinge, Pinball = tuple(
+TRIPLES: Any = tuple(
     namedtuple(name, "code first second")
     for name in ("Logistic", "Squared", "SquaredHinge", "Huber", "Poisson", "Hinge", "Pinball")
 )
+# numba's cache finds them by their names
+Logistic, Squared, SquaredHinge, Huber, Poisson, Hinge, Pinball = TRIPLES
 
 #: Above this margin, the exponential is continued by its tangent, which keeps sums finite.
 MOST_EXPONENT = 500.0

@@ -128,11 +128,6 @@ class LinearModel:
         return self.task.noun
 
     @property
-    def classifies(self) -> bool:
-        """Whether the targets are classes or labels; False for numbers."""
-        return self.noun != "target"
-
-    @property
     def mean_name(self) -> str:
         """What :meth:`mean` is called; see :attr:`fcl.objective.losses.Loss.mean_name`."""
         return self.task.mean_name

@@ -182,11 +182,6 @@ class Model(PredictingModel, DescribedModel):
         self.task.check_labels(self.labels, K)
 
     @property
-    def column_names(self) -> dict[int, str] | None:
-        """Names of the columns of X that the features read, by position; None without names."""
-        return self.column_record.column_names
-
-    @property
     def variants(self) -> dict[int, Variant] | None:
         """The PLINK variants that the features read, by position in X; None for other data."""
         return self.column_record.variants_at(sorted(self.column_names or {}))

@@ -2,123 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data import DataSet
 from fcl.errors import InputError
-from fcl.model.columns import open_matched
 from fcl.model.covariates import covariate_margins
 from fcl.model.explain import ExplainedOutput, Explanation, iter_explanations, iter_values
 from fcl.model.linear import LinearModel
+from fcl.model.predictor import BLOCK_ROWS, Offset, Predictor
 from fcl.model.scorer import row_scorer
-from fcl.model.shapes import public
 from fcl.types import Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Offset = str | npt.ArrayLike
-
-#: the default block size of training; a block of windows takes a few MB
-BLOCK_ROWS = 65_536
 #: Margins in a block of rows: 32 MiB.
 BLOCK_MARGINS = 1 << 22
 
 
-class PredictingModel(LinearModel):
+class PredictingModel(LinearModel, Predictor):
     """A base of :class:`fcl.Model`: what it computes from rows."""
-
-    def opened(self, data: DataSet | Any, offset: Any = None, covariates: Any = None) -> DataSet:
-        """Open rows, with each column that the features read at its position in the training rows.
-
-        Columns of data frames, and of data sets with names, are matched by name, and may be more columns
-        in any order; alleles of variants that are exchanged are turned. Columns of svmlight rows are
-        matched by id, and other columns without names by position
-        (:func:`fcl.model.columns.match`). Arguments are as in :meth:`iter_margins`; raises InputError for
-        a column that is missing.
-        """
-        if covariates is None and isinstance(data, str | os.PathLike):
-            covariates = self.covariate_names or None
-        width = self.family.row_width
-        return open_matched(data, self.column_record, width, offset, covariates)
-
-    def margins(
-        self,
-        data: DataSet | Any,
-        block_rows: int = BLOCK_ROWS,
-        offset: Offset | None = None,
-        covariates: Any = None,
-    ) -> Floats:
-        """Margins of all rows, float64 (n,) or (n, K); arguments, errors as in :meth:`iter_margins`."""
-        found: Floats = public(self._all_margins(data, block_rows, offset, covariates))
-        return found
-
-    def _all_margins(self, data: Any, block_rows: int, offset: Any, covariates: Any) -> Floats:
-        """The margins of all rows, float64 (n, K)."""
-        data = self.opened(data, offset, covariates)
-        out = np.empty((data.n_rows, self.n_outputs))
-        for start, stop, block in self._blocks(data, block_rows, 0, None):
-            out[start:stop] = block
-        return out
-
-    def iter_margins(
-        self,
-        data: DataSet | Any,
-        block_rows: int = BLOCK_ROWS,
-        offset: Offset | None = None,
-        covariates: Any = None,
-        first: int = 0,
-        last: int | None = None,
-    ) -> Iterator[tuple[int, int, Floats]]:
-        """Iterate over the margins in row order, one block of rows at a time.
-
-        Parameters
-        ----------
-        data : DataSet, path or array
-            A data set, or a source for :func:`fcl.open_data`; no target is needed. Columns are matched as
-            :meth:`opened` says.
-        block_rows : int
-            Largest number of rows per block.
-        offset : array-like (n,), or (n, K) for K outputs, or str
-            Added to the margins; with a path also the name of an array. Required if the model was trained
-            with an offset.
-        covariates : array-like (n, columns), data frame or names
-            Required if the model was trained with covariates, of the same names and order; with a path,
-            the arrays that the model names are read by default.
-        first, last : int
-            Only the rows ``first`` to ``last`` (exclusive; None: all); ``first`` must be the beginning of
-            a block (:meth:`rows_of_block`).
-
-        Yields
-        ------
-        start, stop, margins : int, int, float64 (stop - start,) or (stop - start, K)
-            The rows of a block, and their margins with intercept and offset.
-
-        Raises
-        ------
-        InputError
-            The rows are not like the training rows (another length, for instance), cannot be read, lack
-            a column, or lack an offset or a covariate.
-        """
-        data = self.opened(data, offset, covariates)
-        for start, stop, margins in self._blocks(data, block_rows, first, last):
-            yield start, stop, public(margins)
-
-    def _blocks(
-        self, data: DataSet, block_rows: int, first: int, last: int | None
-    ) -> Iterator[tuple[int, int, Floats]]:
-        """Yield the margins (n, K) of blocks of rows that :meth:`opened` returned."""
-        added = self.added_margins(data)
-        margins_of = self.scorer()
-        size = self.rows_of_block(block_rows)
-        for start, stop, block in self.family.read_rows(data.rows, size, None, first, last):
-            margins = margins_of(block)
-            yield start, stop, margins if added is None else margins + added[start:stop]
 
     def rows_of_block(self, block_rows: int = BLOCK_ROWS) -> int:
         """Rows of the blocks of :meth:`iter_margins`, at most ``block_rows``: fewer if rows are wide."""
@@ -180,37 +86,12 @@ class PredictingModel(LinearModel):
                 "ask for margins instead"
             )
 
-    def predict_proba(
-        self,
-        data: DataSet | Any,
-        block_rows: int = BLOCK_ROWS,
-        offset: Offset | None = None,
-        covariates: Any = None,
-    ) -> Floats:
-        """Probabilities of ``labels[0]`` and ``labels[1]``, float64 (n, 2); only for logistic loss.
-
-        For K classes (``softmax``), their probabilities (n, K), which sum to 1 in each row; for K labels,
-        the probability of each label by itself, (n, K). Arguments and errors are as in
-        :meth:`iter_margins`; InputError also for any other loss.
-        """
-        self.require_probability()
-        margins = self._all_margins(data, block_rows, offset, covariates)
+    def probabilities_of(self, margins: Floats) -> Floats:
+        """The probabilities of the labels from margins (n, K)."""
         return self.task.probabilities(margins)
 
-    def predict(
-        self,
-        data: DataSet | Any,
-        block_rows: int = BLOCK_ROWS,
-        offset: Offset | None = None,
-        covariates: Any = None,
-    ) -> np.ndarray:
-        """Labels of the rows, (n,), as in the training data; for regression expected targets, float64.
-
-        The label is the positive one if the margin is above 0. For several outputs, the class of the
-        largest margin (n,), the numbers (n, K), or 0 and 1 for each label, int64 (n, K). Arguments and
-        errors are as in :meth:`iter_margins`.
-        """
-        margins = self._all_margins(data, block_rows, offset, covariates)
+    def predicted(self, margins: Floats) -> np.ndarray:
+        """The predictions from margins (n, K)."""
         return self.task.predicted(margins, self.labels)
 
     def explain(

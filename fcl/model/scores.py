@@ -17,8 +17,8 @@ import numpy as np
 from fcl.errors import InputError
 from fcl.files.atomic import atomic_file, atomic_folder, check_output
 from fcl.model.outputs import Scores, scores_of
-from fcl.model.prediction import BLOCK_MARGINS, BLOCK_ROWS
-from fcl.model.predictor import Predictor
+from fcl.model.prediction import BLOCK_MARGINS
+from fcl.model.predictor import BLOCK_ROWS, Predictor
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
 from fcl.store import Location, local_folder
 from fcl.types import Floats

@@ -21,8 +21,7 @@ from fcl.drivers.cluster.jobs import pack, unpack
 from fcl.errors import InputError
 from fcl.files.atomic import atomic_folder
 from fcl.model.outputs import scores_of
-from fcl.model.prediction import BLOCK_ROWS
-from fcl.model.predictor import Predictor
+from fcl.model.predictor import BLOCK_ROWS, Predictor
 from fcl.model.scores import (
     OnMargins,
     check_room,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, fields
 from itertools import count, zip_longest
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from fcl.files.bundle import installed_version, now
 from fcl.files.columns import record_to_header
 from fcl.files.compact import Encoding
 from fcl.files.stagewise import FORMAT
-from fcl.model.columns import open_matched
+from fcl.model.predictor import Predictor
 from fcl.model.shapes import public
 from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.calibration import calibrated
@@ -37,7 +37,7 @@ MOST_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
-class StagewiseModel:
+class StagewiseModel(Predictor):
     """A model over blocks of generated features.
 
     family : fitted to the training rows.
@@ -57,6 +57,7 @@ class StagewiseModel:
     """
 
     format: ClassVar[str] = FORMAT
+    margins_of_one: ClassVar[bool] = False
 
     family: GeneratedFamily
     weights: RoundWeights
@@ -74,9 +75,6 @@ class StagewiseModel:
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
-    #: As other models have them.
-    covariate_names: ClassVar[tuple[str, ...]] = ()
-
     def __repr__(self) -> str:
         return (
             f"<StagewiseModel {self.family.name}: {self.n_blocks:,} of {self.all_blocks:,} blocks, "
@@ -87,16 +85,6 @@ class StagewiseModel:
     def n_outputs(self) -> int:
         """Number K of margins of a row: classes, labels, or numbers to predict."""
         return self.weights.features.shape[1] // self.n_rounds
-
-    @property
-    def column_names(self) -> dict[int, str] | None:
-        """Names of the columns of the rows, by position; None if they have no names."""
-        return self.column_record.column_names
-
-    @property
-    def classifies(self) -> bool:
-        """Whether outputs are classes or labels; else they are numbers."""
-        return self.noun != "target"
 
     @property
     def all_blocks(self) -> int:
@@ -155,14 +143,6 @@ class StagewiseModel:
 
     # -- prediction
 
-    def opened(self, data: DataSet | Any, offset: Any = None, covariates: Any = None) -> DataSet:
-        """Open rows and match their columns by name; arguments as in :meth:`fcl.Model.opened`.
-
-        Raises InputError for a column that is missing, and for covariates.
-        """
-        width = self.family.row_width
-        return open_matched(data, self.column_record, width, offset, covariates)
-
     def added_margins(self, data: DataSet) -> Floats | None:
         """The offsets of the rows, float64 (n, 1) or (n, K), or None.
 
@@ -177,28 +157,6 @@ class StagewiseModel:
                 "its array (offset=, --offset), or give zeros"
             )
         return checked_offset(data, self.settings, self.n_outputs)
-
-    def iter_margins(
-        self,
-        data: DataSet | Any,
-        block_rows: int = TILE_ROWS,
-        offset: Any = None,
-        covariates: Any = None,
-        first: int = 0,
-        last: int | None = None,
-    ) -> Iterator[tuple[int, int, Floats]]:
-        """Yield (first row, last row + 1, margins (k, K)) for blocks of rows, in their order.
-
-        Arguments and errors are as in :meth:`fcl.Model.iter_margins`. Features are made on at
-        most 4,096 rows and in pieces of 32 MiB, used and forgotten.
-        """
-        data = self.opened(data, offset, covariates)
-        added, margins_of = self.added_margins(data), self.scorer()
-        self.family.check_rows(data.rows)
-        height = self.rows_of_block(block_rows)
-        for start, stop, raw in self.family.read_rows(data.rows, height, None, first, last):
-            margins = margins_of(raw)
-            yield start, stop, margins if added is None else margins + added[start:stop]
 
     def rows_of_block(self, block_rows: int = TILE_ROWS) -> int:
         """Rows of the blocks of :meth:`iter_margins`, at most ``block_rows``."""
@@ -241,20 +199,6 @@ class StagewiseModel:
                 margins = margins + added
         return margins
 
-    def margins(
-        self,
-        data: DataSet | Any,
-        block_rows: int = TILE_ROWS,
-        offset: Any = None,
-        covariates: Any = None,
-    ) -> Floats:
-        """The margins of all rows, float64 (n, K); arguments and errors as in :meth:`iter_margins`."""
-        opened = self.opened(data, offset, covariates)
-        out = np.empty((opened.n_rows, self.n_outputs))
-        for start, stop, margins in self.iter_margins(opened, block_rows):
-            out[start:stop] = margins
-        return out
-
     @property
     def mean_name(self) -> str:
         """What :meth:`mean` computes: "probability" for classes, "" for numbers, whose margins are it."""
@@ -278,32 +222,12 @@ class StagewiseModel:
                 "probabilities need a model of classes, this one predicts numbers; ask for margins"
             )
 
-    def predict_proba(
-        self,
-        data: DataSet | Any,
-        block_rows: int = TILE_ROWS,
-        offset: Any = None,
-        covariates: Any = None,
-    ) -> Floats:
-        """Probabilities of ``labels``, float64 (n, K), as :meth:`mean` computes them.
+    def probabilities_of(self, margins: Floats) -> Floats:
+        """The probabilities of ``labels``, as :meth:`mean` computes them."""
+        return self.mean(margins)
 
-        Arguments and errors are as in :meth:`iter_margins`; InputError also for a model of numbers.
-        """
-        self.require_probability()
-        return self.mean(self.margins(data, block_rows, offset, covariates))
-
-    def predict(
-        self,
-        data: DataSet | Any,
-        block_rows: int = TILE_ROWS,
-        offset: Any = None,
-        covariates: Any = None,
-    ) -> np.ndarray:
-        """The class of the largest margin of each row, (n,); or labels as 0 and 1 (n, K); or numbers.
-
-        Arguments and errors are as in :meth:`iter_margins`.
-        """
-        margins = self.margins(data, block_rows, offset, covariates)
+    def predicted(self, margins: Floats) -> np.ndarray:
+        """The class of the largest margin of each row, (n,); or labels as 0 and 1 (n, K); or numbers."""
         if self.noun == "class":
             return np.asarray(self.labels)[margins.argmax(axis=1)]
         if self.noun == "label":

@@ -36,7 +36,7 @@ from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.family import KmerFamily
 from fcl.features.motif import Motif
 from fcl.features.prices import Pricer
-from fcl.features.threaded import PartsPricer, RowsPricer
+from fcl.features.threaded import PartsPricer, RowsPricer, on_threads
 from fcl.features.windows import (
     WindowFamily,
     found_by,
@@ -259,11 +259,9 @@ class BagFamily(WindowFamily):
 
     def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
         kind = SearchPricer if self.searched else BagPricer
-        if team.most == 1:
-            return kind(self, prepared, keep)
         # every row adds to the one table of all parts; a search reads all rows for each part
         threaded = PartsPricer if self.searched else RowsPricer
-        return threaded(lambda: kind(self, prepared.reader(), keep), team)
+        return on_threads(threaded, lambda rows: kind(self, rows, keep), prepared, team)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> BagColumns:
         return BagColumns(self, prepared, buffer_bytes)

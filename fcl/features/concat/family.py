@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -141,9 +141,9 @@ class ConcatFamily(Family):
         return self.binary and any(member.rounds_weights(n_rows) for member in self.members)
 
     def penalty_factors(self, ids: Ids) -> Floats:
-        out = np.empty(len(ids))
+        out = self.gathered(ids, lambda member, own: member.penalty_factors(own))
         for m, own in self.split(ids):
-            out[own] = self.factors[m] * self.members[m].penalty_factors(self.local(m, ids[own]))
+            out[own] *= self.factors[m]
         return out
 
     def most_block_rows(self) -> int:
@@ -157,6 +157,17 @@ class ConcatFamily(Family):
         of = np.searchsorted(self.first_ids, self.checked_ids(ids), side="right") - 1
         for m in np.unique(of):
             yield int(m), np.flatnonzero(of == m)
+
+    def gathered(self, ids: Ids, of: Callable[[Family, Ids], Floats]) -> Floats:
+        """What a function of a member and ids of its features gives for some features, float64 (k,)."""
+        out = np.empty(len(ids))
+        for m, own in self.split(ids):
+            out[own] = of(self.members[m], self.local(m, ids[own]))
+        return out
+
+    def changed(self, change: Callable[[Family], Family]) -> ConcatFamily:
+        """The same with changed members."""
+        return ConcatFamily(tuple(map(change, self.members)), self.factors)
 
     def local(self, m: int, ids: Ids) -> Ids:
         """Convert ids of a member's features to the member's own ids."""

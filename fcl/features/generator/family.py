@@ -45,7 +45,7 @@ from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_by
 from fcl.features.generator.scales import ScalesSeen
 from fcl.features.prices import Pricer
 from fcl.features.rows import BatchedView, RowChunk, RowLister
-from fcl.features.threaded import PartsPricer
+from fcl.features.threaded import PartsPricer, on_threads
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
 
@@ -336,9 +336,8 @@ class GeneratedFamily(Family):
         team = team if self.thread_safe else SERIAL
         if not overrides(self.generator, "pricer"):
             return GeneratedPricer(self, prepared, keep, team)
-        if team.most == 1:
-            return self.generator.pricer(self, prepared, keep)
-        return PartsPricer(lambda: self.generator.pricer(self, prepared.reader(), keep), team)
+        make = self.generator.pricer
+        return on_threads(PartsPricer, lambda rows: make(self, rows, keep), prepared, team)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> GeneratedColumns:
         return GeneratedColumns(self, prepared, buffer_bytes)

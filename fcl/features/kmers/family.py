@@ -29,7 +29,7 @@ from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.kmers.rows import KmerRows
 from fcl.features.motif import Motif
 from fcl.features.prices import Pricer
-from fcl.features.threaded import PartsPricer
+from fcl.features.threaded import PartsPricer, on_threads
 from fcl.features.windows import (
     WindowFamily,
     found_by,
@@ -209,9 +209,7 @@ class KmerFamily(WindowFamily):
 
     def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
         kind = LanePricer if self.d <= MAX_LANE_D else KmerPricer
-        if team.most == 1:
-            return kind(self, prepared, keep)
-        return PartsPricer(lambda: kind(self, prepared.reader(), keep), team)
+        return on_threads(PartsPricer, lambda rows: kind(self, rows, keep), prepared, team)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> KmerColumns:
         return KmerColumns(self, prepared, buffer_bytes)

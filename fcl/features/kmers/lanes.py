@@ -20,7 +20,7 @@ from fcl.features.candidates import Heaps
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.pricing import KmerPricer, most_items, unknown_counts
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, only_watched
-from fcl.features.run import run
+from fcl.features.run import price_in_turn
 from fcl.types import Ids
 
 if TYPE_CHECKING:
@@ -98,23 +98,9 @@ class LanePricer(KmerPricer):
                 progress((at + done * n) / len(rows))
 
             if n < LEAST_LANES or many:
-                found += self._price_alone(queries[some], rows[some], blocks, share)
+                found += price_in_turn(self, queries[some], rows[some], blocks, share)
             else:
                 found += self._price_lanes(queries[some], rows[some], blocks, share)
-        return found
-
-    def _price_alone(
-        self,
-        queries: Sequence[PriceQuery],
-        rows: Sequence[RowVector],
-        blocks: range,
-        progress: Progress,
-    ) -> list[Prices]:
-        """Price outputs in turn."""
-        found = []
-        for k, (query, own) in enumerate(zip(queries, rows, strict=True)):
-            progress(k / len(rows))
-            found.append(run(self, query, own, blocks))
         return found
 
     def _price_lanes(
