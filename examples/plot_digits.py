@@ -2,7 +2,7 @@
 Ten classes, few pixels
 =======================
 
-One joint model of ten classes. With ``group=True``, a pixel has weights in all classes or in none,
+One joint model of ten classes. With ``penalty="group"``, a pixel has weights in all classes or in none,
 so that the model says which pixels matter.
 """
 
@@ -18,7 +18,7 @@ train = np.arange(len(y)) % 3 > 0
 data = fcl.open_data(X[train], y=y[train])
 models = {}
 for C in 0.02, 0.05, 1:
-    result = fcl.train(data, "columns", C=C, loss="softmax", group=True)
+    result = fcl.train(data, "columns", C=C, loss="softmax", penalty="group")
     models[C] = result.model
     right = (result.model.predict(X[~train]) == y[~train]).mean()
     gap = result.certificate.gap

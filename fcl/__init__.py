@@ -63,6 +63,10 @@ if TYPE_CHECKING:
     from fcl.model import Model as Model
     from fcl.model import load_model as load_model
     from fcl.objective.metrics import average_precision as average_precision
+    from fcl.options.choices import Dask as Dask
+    from fcl.options.choices import ElasticNet as ElasticNet
+    from fcl.options.choices import GroupNorm as GroupNorm
+    from fcl.options.choices import Processes as Processes
     from fcl.path.result import PathResult as PathResult
     from fcl.path.train import train_path as train_path
     from fcl.store import locate as locate
@@ -88,6 +92,7 @@ _NAMES = {
     "fcl.drivers.online.train": ("OnlineResult", "train_online"),
     "fcl.drivers.train": ("TrainResult", "plan_training", "train"),
     "fcl.model": ("Certificate", "Model", "load_model"),
+    "fcl.options.choices": ("Dask", "ElasticNet", "GroupNorm", "Processes"),
     "fcl.path.result": ("PathResult",),
     "fcl.path.train": ("train_path",),
     "fcl.objective.metrics": ("average_precision",),

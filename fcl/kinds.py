@@ -1,8 +1,13 @@
-"""The text of a kind with options, such as the loss ``huber:delta=2``."""
+"""The text of what has options of its own: ``NAME:OPTION=VALUE,OPTION=VALUE``.
+
+So are written losses (``huber:delta=2``), families (``kmers:d=8``), drivers, penalties and methods of
+online learners.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -11,6 +16,18 @@ from fcl.errors import InputError
 from fcl.numerals import read_number
 
 Kind = TypeVar("Kind")
+#: Commas outside lists.
+_COMMA = re.compile(r""",(?![^\[\]]*\])""")
+
+
+def split_options(text: str) -> Iterator[tuple[str, str, str | None]]:
+    """Each part of ``OPTION=VALUE,OPTION=VALUE``, with its option and its value.
+
+    A value may be a list in brackets. The value of a part without ``=`` is None.
+    """
+    for part in filter(None, map(str.strip, _COMMA.split(text))):
+        option, equals, value = (word.strip() for word in part.partition("="))
+        yield part, option, value if equals else None
 
 
 def parse_kind(noun: str, text: str, kinds: Mapping[str, type[Kind]]) -> Kind:
@@ -37,9 +54,8 @@ def parse_kind(noun: str, text: str, kinds: Mapping[str, type[Kind]]) -> Kind:
         raise InputError(f"unknown {noun} {shown(text)}; expected one of {', '.join(kinds)}")
     known = {field.name: field for field in fields(kind)}
     options: dict[str, float] = {}
-    for part in rest.split(",") if rest else ():
-        option, _, value = part.partition("=")
-        if option not in known or option in options:
+    for part, option, value in split_options(rest):
+        if option not in known or option in options or value is None:
             expected = f"{', '.join(known)}, once" if known else "no options"
             raise InputError(f"{noun} {shown(text)}: expected {expected}, got {shown(part)}")
         number = read_number(value)

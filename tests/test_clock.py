@@ -150,7 +150,7 @@ def test_the_problems_of_an_estimator_share_what_counts(
 ) -> None:
     limits = []
 
-    train = executor.train
+    train = executor.run_training
 
     def timed(data: fcl.DataSet, **options: Any) -> Any:
         limits.append(options["max_time"])
@@ -160,7 +160,7 @@ def test_the_problems_of_an_estimator_share_what_counts(
     def progress(event: Event) -> None:
         time.seconds += 3.0 if isinstance(event, PassDone) and event.number == 0 else 0.0
 
-    monkeypatch.setattr(executor, "train", timed)
+    monkeypatch.setattr(executor, "run_training", timed)
     X = np.random.default_rng(0).standard_normal((90, 3))
     FCLClassifier(C=1.0, max_time=27.0).fit(X, np.arange(90) % 3)
     assert limits == [9.0, 12.0, 21.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from importlib import import_module
 from inspect import Parameter, signature
@@ -29,9 +30,10 @@ from fcl.options import (
     kinds,
     options_of_command,
 )
+from fcl.options.choices import DRIVER, PENALTY, Dask, ElasticNet, GroupNorm, Processes
 from fcl.options.convert import FILE_OPTIONS
 from fcl.options.kinds import FLAG
-from fcl.options.online import ONLINE_OPTIONS
+from fcl.options.online import METHOD, ONLINE_OPTIONS
 from fcl.options.option import CERTIFY, ONLINE, WITH_CONFIG, Option
 from fcl.options.path import PATH_OPTIONS
 from fcl.options.reference import options_as_markdown
@@ -42,20 +44,22 @@ DOORS: dict[Any, tuple[dict[str, Option], set[str]]] = {
     train: (
         TRAINING,
         {
-            "data", "valid", "offset", "covariates", "resume", "initial", "progress", "should_stop",
-            "should_checkpoint", "command", "warn", "client",
+            "data", "penalty", "valid", "resume", "initial", "progress", "should_stop", "old",
         },
     ),
     train_path: (
         PATH_OPTIONS,
         {
-            "data", "features", "alphas", "valid", "cv", "groups", "outer", "folder", "trusted", "client",
-            "progress", "should_stop", "warn", "training",
+            "data", "features", "alphas", "valid", "cv", "groups", "outer", "folder", "trusted",
+            "progress", "should_stop", "training",
         },
     ),
     train_online: (
         ONLINE_OPTIONS | {"features": TRAINING["features"]},
-        {"data", "valid", "certify", "resume", "initial", "save", "progress", "should_stop"},
+        {
+            "data", "penalty", "valid", "certify", "resume", "initial", "save", "progress", "should_stop",
+            "old",
+        },
     ),
     fcl.certify: (
         {
@@ -64,11 +68,13 @@ DOORS: dict[Any, tuple[dict[str, Option], set[str]]] = {
             if CERTIFY in option.commands or name in ("C", "intercept")
         },
         {
-            "model", "data", "bound", "radius", "namespace", "offset", "covariates", "top", "keep_model",
-            "trusted", "progress",
+            "model", "data", "penalty", "bound", "radius", "namespace", "top", "keep_model", "trusted",
+            "progress", "old",
         },
     ),
 }  # fmt: skip
+#: Options that the signatures have as parts of others: of choices, and of ``valid``.
+PARTS = {"valid_fraction"}.union(*(choice.parts() for choice in (DRIVER, PENALTY, METHOD)))
 #: Defaults that differ: of a model, of a run that is resumed.
 OTHER_DEFAULTS = {(fcl.certify, "intercept"): None, (train_online, "passes"): None}
 
@@ -76,6 +82,7 @@ OTHER_DEFAULTS = {(fcl.certify, "intercept"): None, (train_online, "passes"): No
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 def test_signatures_are_those_of_the_table(door: Any) -> None:
     options, others = DOORS[door]
+    options = {name: option for name, option in options.items() if name not in PARTS}
     found = dict(signature(door).parameters)
     assert found.keys() == options.keys() | others and not options.keys() & others
     for name, option in options.items():
@@ -150,6 +157,88 @@ def test_every_option_is_checked(door: Any) -> None:
                 door(data, **(given | {name: object()}))
 
 
+plan = fcl.plan_training
+OLD_AND_NEW: list[tuple[Any, dict[str, Any], str]] = [
+    (plan, {"l1_ratio": 0.5}, "penalty='elastic:l1_ratio=0.5'"),
+    (plan, {"l1_ratio": 1.0}, "penalty='l1'"),
+    (plan, {"group": True, "l1_ratio": 0.5}, "penalty='group:l1_ratio=0.5'"),
+    (plan, {"valid_fraction": 0.25}, "valid=0.25"),
+    (plan, {"writers": 2}, "driver='processes:writers=2'"),
+    (plan, {"driver": "processes", "writers": 2}, "driver='processes:writers=2'"),
+    (plan, {"dask": "local:1"}, "driver='dask:address=local:1'"),
+    (plan, {"warn": False}, "simplefilter"),
+    (plan, {"offset": np.zeros(8)}, "fcl.open_data(..., offset=...)"),
+    (train_path, {"l1_ratio": 0.5}, "penalty='elastic:l1_ratio=0.5'"),
+    (train_online, {"method": "ball", "radius": 2.0}, "method='ball:radius=2.0'"),
+    (train_online, {"method": "truncated-gradient", "power": 0.4, "period": 3},
+     "method='truncated-gradient:power=0.4,period=3'"),
+    (fcl.certify, {"l1_ratio": 0.5}, "penalty='elastic:l1_ratio=0.5'"),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("door", "given", "words"), OLD_AND_NEW)
+def test_old_spellings_give_the_new_ones(door: Any, given: dict[str, Any], words: str) -> None:
+    data = fcl.open_data(np.eye(8), y=np.arange(8) % 2)
+    more: dict[str, Any] = {"points": 2} if door is train_path else {"alpha": 0.1}
+    more |= {"loss": "softmax"} if "group" in given else {}
+    first = ((np.zeros(8), 0.0), data) if door is fcl.certify else (data, "columns")
+    with pytest.warns(DeprecationWarning, match="old spelling") as caught:
+        door(*first, **more, **given)
+    messages = [str(each.message) for each in caught if "old spelling" in str(each.message)]
+    assert len(messages) == len(given.keys() - {"driver", "method"})
+    for name, text in zip(given.keys() - {"driver", "method"}, messages, strict=True):
+        assert text.startswith(f"{door.__name__}: ") and words in text, name
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "object", "options"),
+    [
+        (DRIVER, "processes:writers=3", Processes(writers=3), {"driver": "processes", "writers": 3}),
+        (DRIVER, "processes:share_cores=false", Processes(share_cores=False),
+         {"driver": "processes", "share_cores": False}),
+        (DRIVER, "dask:address=local:2,tls=[a,b,c]", Dask(address="local:2", tls="a,b,c"),
+         {"driver": "dask", "dask": "local:2", "dask_tls": "a,b,c"}),
+        (PENALTY, "elastic", ElasticNet(), {"l1_ratio": 0.5, "group": False}),
+        (PENALTY, "group:l1_ratio=0.9", GroupNorm(l1_ratio=0.9), {"l1_ratio": 0.9, "group": True}),
+    ],
+)  # fmt: skip
+def test_choices_are_texts_or_objects(
+    choice: Any, text: str, object: Any, options: dict[str, Any]
+) -> None:
+    assert choice.read(text, TRAINING)[0] == choice.read(object, TRAINING)[0] == options
+    name = str(options.get(choice.name, text.partition(":")[0]))
+    assert choice.spell(options, options.keys() - {choice.name}).startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"driver": "fork"}, "driver must be one of auto, inline, processes, dask"),
+        ({"driver": 3}, "driver must be one of"),
+        ({"driver": "processes:workers=3"}, "expected writers=VALUE, share_cores=VALUE"),
+        ({"driver": "processes:writers=0"}, "writers: expected a whole number of at least 1"),
+        ({"driver": "processes:writers=2,writers=3"}, "got 'writers=3'"),
+        ({"driver": "inline:threads=2"}, "expected no options, got 'threads=2'"),
+        ({"driver": "dask:client=3"}, "got 'client=3'"),
+        ({"penalty": "elastic:l1_ratio=0"}, "l1_ratio: expected above 0 and at most 1"),
+        ({"penalty": "elastic:l1_ratio=0.5", "l1_ratio": 0.4}, "l1_ratio: expected it once"),
+    ],
+)
+def test_wrong_choices_are_refused(given: dict[str, Any], words: str) -> None:
+    data = fcl.open_data(np.eye(8), y=np.arange(8) % 2)
+    with pytest.raises(fcl.InputError, match=re.escape(words)):
+        train(data, "columns", C=1.0, **given)
+
+
+def test_a_choice_has_only_what_the_job_has() -> None:
+    data = fcl.open_data(np.eye(8), y=np.arange(8) % 2)
+    with pytest.raises(fcl.InputError, match="penalty: expected l1 or elastic here, got 'group'"):
+        train_online(data, "columns", C=1.0, penalty="group")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'group'"):
+        train_online(data, "columns", C=1.0, group=True)
+
+
 def test_no_option_is_declared_twice() -> None:
     """Two options of one name differ in what they mean, and belong to different commands."""
     for number, one in enumerate(OPTIONS):
@@ -218,8 +307,8 @@ def test_help_is_in_groups(name: str) -> None:
             negated = f" / --no-{option.spelled[2:]}" if option.negates else ""
             place = text.find(f"\n  {option.spelled}{negated} ")
             place = max(place, text.find(f"\n  {option.spelled}{negated}\n"))
-            assert (place < 0) == option.hidden, option.name
-            if not option.hidden:
+            assert (place < 0) == (option.hidden or option.old), option.name
+            if not (option.hidden or option.old):
                 number = groups.index(option.group) + 1
                 end = places[number] if number < len(places) else len(text)
                 assert places[number - 1] < place < end, option.name
@@ -247,7 +336,7 @@ def test_the_reference_lists_every_option_once(name: str) -> None:
     assert all(len(row) == 4 for row in rows)
     found = {row[0].removeprefix("| ").split(", ")[0].strip("`"): row for row in rows}
     table = {option.spelled: option for option in options_of_command(name).values()}
-    shown = [each for each in table.values() if not each.hidden and each.help]
+    shown = [each for each in table.values() if not (each.hidden or each.old) and each.help]
     assert found.keys() == {each.spelled for each in shown} and len(found) == len(rows)
     for each in shown:
         cells = found[each.spelled]

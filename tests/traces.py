@@ -69,8 +69,9 @@ def traces() -> dict[str, Any]:
     """The traces of all jobs, with the machine; an earlier fcl may lack the options of some."""
     import fcl
 
-    known = inspect.signature(fcl.train).parameters.keys()
-    own = [job for job in jobs() if job.options.keys() <= known]
+    known = inspect.signature(fcl.train).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    own = [job for job in jobs() if takes_all or job.options.keys() <= known.keys()]
     return {"machine": machine(), "jobs": {job.name: trace(job) for job in own}}
 
 

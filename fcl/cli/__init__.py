@@ -16,6 +16,7 @@ COMMANDS = {
     ),
     "online": ("fcl.cli.online", "learn a sparse model row by row, in one pass or a few"),
     "convert": ("fcl.cli.convert", "make a data set from FASTA, BED and other files"),
+    "list": ("fcl.cli.list_names", "list families, losses, penalties, drivers and the like"),
     "new-features": ("fcl.cli.new_features", "write a family of your own, with a test, to edit"),
     "report": (
         "fcl.cli.report_command",

@@ -15,6 +15,7 @@ from fcl.errors import InputError
 from fcl.facts import Fact
 from fcl.numerals import read_number
 from fcl.options import PROBLEM, options_of_command
+from fcl.options.choices import ElasticNet
 from fcl.options.option import CERTIFY
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality,
         problem["features"] = parse_features(options["features"])
     if options["no_intercept"]:
         problem["intercept"] = False
+    if (l1_ratio := problem.pop("l1_ratio")) is not None:
+        problem["penalty"] = ElasticNet(l1_ratio=l1_ratio)
     found = certify(
         to_certify,
         rows,

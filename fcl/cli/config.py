@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from fcl.checks import file_kind, shortened, shown
 from fcl.cli.common import be_quiet
@@ -40,8 +39,6 @@ _QUOTED = re.compile(
     r"'[^'\n]*'?|#[^\n]*"
 )
 _NO_KEY = re.compile(r"[^\w\-. \t]+")
-
-_ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def read_toml(path: str) -> dict[str, Any]:
@@ -79,17 +76,6 @@ def _check_keys(text: str, path: str) -> None:
     allow(f"{path}: {sum(dots):,} parts of dotted keys need", needed, len(text))
 
 
-def given_options(ctx: click.Context) -> dict[str, str]:
-    """Map each parameter given on the command line to its spelling, such as ``--max-time``."""
-    spelled = {}
-    for param in ctx.command.params:
-        name = str(param.name)
-        if ctx.get_parameter_source(name) in _ON_COMMAND_LINE:
-            positional = isinstance(param, click.Argument)
-            spelled[name] = name.upper() if positional else f"--{name.replace('_', '-')}"
-    return spelled
-
-
 def effective_options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
     """Merge the command line with the TOML file of ``--config``, if it is given.
 
@@ -105,7 +91,7 @@ def effective_options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str
     values : dict
         The value of every option of `ctx`.
     given : dict
-        Where each option that was given stands: as in `given_options`, or ``run.toml: max-time``.
+        Where each option that was given stands: ``--max-time``, or ``run.toml: max-time``.
 
     Raises
     ------
@@ -113,7 +99,7 @@ def effective_options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str
         A key is unknown or no setting that a file may have, or its value has a wrong type or is invalid;
         the message names file and key.
     """
-    values, given = dict(ctx.params), given_options(ctx)
+    values, given = dict(ctx.params), dict(ctx.meta["fcl.given"])
     path = values["config"]
     if path is None:
         return values, given
@@ -139,6 +125,10 @@ def effective_options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str
         if name not in given:
             values[name] = (not converted) if negated else converted
             in_file[name] = f"{path}: {key}"
+    command.replace_choices(values, in_file, given)
+    for name, key in in_file.items():
+        if not table[name].from_file:
+            raise InputError(_refusal(path, key.removeprefix(f"{path}: "), table[name].spelled))
     ctx.with_resource(within(values.get("memory")))
     for pair in RIVALS:
         for name, rival in (pair, pair[::-1]):
@@ -154,7 +144,7 @@ def _long_names(command: TableCommand) -> dict[str, tuple[click.Parameter, bool]
     """Map each key, spelled with dashes, to its parameter and whether the key negates it."""
     names: dict[str, tuple[click.Parameter, bool]] = {}
     for param in command.params:
-        if getattr(param, "hidden", False) or str(param.name) not in command.table:
+        if str(param.name) not in command.table or command.table[str(param.name)].hidden:
             continue  # for tests and benchmarks, or such as --version
         if isinstance(param, click.Argument):
             names[str(param.name)] = param, False  # DATA: a file may describe a whole job

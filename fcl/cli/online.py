@@ -135,7 +135,7 @@ class OnlineSteps(LearnSteps):
 
     def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:
         from fcl.drivers.online.stream import learn_stream
-        from fcl.drivers.online.train import train_online
+        from fcl.drivers.online.train import run_online
 
         bare, output = self.options["bare"], self.outputs["--out"]
         if self._is_stream:
@@ -144,9 +144,9 @@ class OnlineSteps(LearnSteps):
         else:
             arguments["certify"] = not self.options["no_certify"]
             arguments["save"] = None if bare else output
-        train = learn_stream if self._is_stream else train_online
+        run = learn_stream if self._is_stream else run_online
         with kernels.compilation.Compilation(lambda: None, self._clock):
-            return train(**arguments, progress=progress, should_stop=self._should_stop)
+            return run(**arguments, progress=progress, should_stop=self._should_stop)
 
     def save(self, result: Any) -> None:
         bare = self.options["bare"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from fcl.cli.common import Command
+from fcl.cli.common import Command, messages
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
-from fcl.options import GROUPS, Kind, Option, Resume, options_of_command
+from fcl.options import GROUPS, Kind, Option, Resume, choices_of_command, options_of_command
+from fcl.options.choices import new_spellings
 from fcl.options.kinds import FLAG, PATH
 from fcl.options.option import TRAIN
 from fcl.store import is_remote
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
 else:  # not generic before click 8.3
     ParamType = click.ParamType
+
+_ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class _Value(ParamType):
@@ -66,7 +70,7 @@ def click_parameter(option: Option) -> click.Parameter:
     """The click option, or for ``data`` of the group of that name the argument."""
     if option.name == option.group == "data":
         return click.Argument(["data"], required=False, type=_Value(option.kind))
-    more: dict[str, Any] = {"hidden": option.hidden, "help": option.help}
+    more: dict[str, Any] = {"hidden": option.hidden or option.old, "help": option.help}
     default = option.default_of_command
     if option.sets is not None:
         parameter, value, usual = option.sets
@@ -117,8 +121,47 @@ class TableCommand(Command):
     def __init__(self, name: str, params: Sequence[click.Parameter] = (), **more: Any) -> None:
         word = name[len("fcl ") :]  # or of fcl-NAME
         self.table, self.groups = options_of_command(word), GROUPS[word]
+        self.choices = choices_of_command(word)
         own = map(click_parameter, self.table.values())
         super().__init__(name, params=[*params, *own, version_option()], **more)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, and replace choices by their parts."""
+        rest = super().parse_args(ctx, args)
+        given = ctx.meta["fcl.given"] = {}
+        for param in self.params:
+            name = str(param.name)
+            if ctx.get_parameter_source(name) in _ON_COMMAND_LINE:
+                positional = isinstance(param, click.Argument)
+                given[name] = name.upper() if positional else f"--{name.replace('_', '-')}"
+        if not ctx.resilient_parsing:
+            self.replace_choices(ctx.params, given)
+        return rest
+
+    def replace_choices(
+        self, values: dict[str, Any], given: dict[str, str], kept: Collection[str] = ()
+    ) -> None:
+        """Replace the choices among given options by their parts, and say how to spell old parts.
+
+        values, given : all options, and those from one source -> where; this changes both.
+        kept : options from elsewhere, which override this source.
+        """
+        old = {name for name in given if name in self.table and self.table[name].old}
+        for choice in self.choices:
+            if (where := given.get(choice.name)) is None:
+                continue
+            found, _ = choice.read(values[choice.name], self.table)
+            for name, value in found.items():
+                if name in old:
+                    raise click.UsageError(f"give {given[name]} or {where}, not both")
+                if name not in kept:
+                    values[name], given[name] = value, where
+        for name, (choice, text) in new_spellings(self.choices, values, old).items():
+            spelled = self.table[choice.name].spelled
+            messages.say(
+                f"{given[name]} is an old spelling, which the next version will not accept; give "
+                f"{spelled} {text}"
+            )
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command with ``ctx.obj``, which says whether a signal asks for an end.
@@ -169,7 +212,7 @@ class TrainCommand(TableCommand):
             if ctx.params["negatives"] is not None:
                 raise click.UsageError("give --negatives or a second file, not both")
             ctx.params["negatives"] = second
-            ctx.set_parameter_source("negatives", click.core.ParameterSource.COMMANDLINE)
+            ctx.meta["fcl.given"]["negatives"] = "--negatives"
         return rest
 
     @staticmethod

@@ -119,7 +119,7 @@ class PathSteps(TrainSteps):
         return isinstance(event, PassDone | Jobs)
 
     def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:
-        from fcl.path.train import train_path
+        from fcl.path.train import run_path
 
         options = self.options
         for name in _NOT_ARGUMENTS:
@@ -131,7 +131,7 @@ class PathSteps(TrainSteps):
         arguments |= _all_folds(self.rows, self._data)
         if options["overwrite"] and options["resume"] is None:
             _remove(self.folder)
-        return train_path(
+        return run_path(
             **arguments,
             folder=self.folder,
             trusted=self.modules,

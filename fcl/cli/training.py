@@ -89,20 +89,18 @@ class TrainSteps(LearnSteps):
 
     def _check_driver(self) -> None:
         options, given = self.options, self.given
+        driver = options["driver"]
         if options["dask"] is not None:
-            if given.get("driver") == "--driver" and options["driver"] != "dask":
-                raise click.UsageError(f"give --dask or --driver {options['driver']}, not both")
+            if given.get("driver") and driver not in ("auto", "dask"):
+                raise click.UsageError(f"the driver {driver} has no address of a cluster (dask)")
             options["driver"] = "dask"
-        if "threads" in given and "writers" in given:
-            raise click.UsageError("give --threads, of one process, or --writers, not both")
-        if "writers" in given and options["driver"] not in ("auto", "processes"):
+        if "writers" in given and driver not in ("auto", "processes"):
             raise click.UsageError(
-                f"--writers: the driver {options['driver']} has no writers; give --driver processes"
+                f"the driver {driver} has no writers; give --driver processes:writers=N"
             )
-        if "threads" in given and options["driver"] not in ("auto", "inline"):
+        if "threads" in given and ("writers" in given or driver not in ("auto", "inline")):
             raise click.UsageError(
-                f"--threads: the driver {options['driver']} has processes; give --driver inline"
-                + ", or --writers" * (options["driver"] == "processes")
+                "--threads are those of one process; give --driver inline, or leave them out"
             )
 
     def more_outputs(self) -> Iterable[tuple[Any, ...]]:
@@ -135,9 +133,9 @@ class TrainSteps(LearnSteps):
 
     def plan(self, arguments: dict[str, Any]) -> list[str]:
         from fcl.drivers.pass_time import measure_pass
-        from fcl.drivers.train import plan_training
+        from fcl.drivers.train import planned_job
 
-        lines, found = plan_training(**arguments).lines(), measure_pass(**arguments)
+        lines, found = planned_job(**arguments).plan.lines(), measure_pass(**arguments)
         return lines if found is None else [*lines, found.text]
 
     # -- the work
@@ -153,12 +151,12 @@ class TrainSteps(LearnSteps):
 
     def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:
         from fcl.cli.resume import command_options
-        from fcl.drivers.train import train
+        from fcl.drivers.train import run_training
 
         self.stop.checkpoints = self.options["checkpoint"] is not None
         # The command prints its own warning of an early stop, which names options of the command.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return train(
+        return run_training(
             **arguments,
             initial=initial_model(self.options),
             command=command_options(self.options),

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl import kernels
 from fcl.checks import positive, shown, whole
@@ -29,7 +28,9 @@ from fcl.model.certificate import Certificate, Scope
 from fcl.model.model import Model
 from fcl.model.shapes import public
 from fcl.objective import relative_gap
-from fcl.options import PROBLEM, TrainOptions
+from fcl.options import PROBLEM, TRAINING, TrainOptions
+from fcl.options.choices import PENALTY, ElasticNet, arguments_by_name
+from fcl.options.option import CERTIFY
 from fcl.parallel import one_blas_thread
 from fcl.run.bar import Progress, on_event
 from fcl.run.events import Compiling, Event, PassDone, Prepared, StepProgress, Stopped
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 PROGRESS_EVERY = 2.0
 #: Relative amount by which rounding may put a given bound above the objective.
 ROUNDED = 1e-9
+_OPTIONS = {name: option for name, option in TRAINING.items() if CERTIFY in option.commands}
 
 
 def certify(
@@ -58,19 +60,18 @@ def certify(
     radius: float | None = None,
     features: Spec | str | None = None,
     loss: str | None = None,
-    l1_ratio: float | None = None,
+    penalty: str | ElasticNet | None = None,
     limits: Any = None,
     class_weight: str | Mapping[Any, float] | None = None,
     intercept: bool | None = None,
     namespace: str = "",
-    offset: npt.ArrayLike | None = None,
-    covariates: Any = None,
     memory: int | str = "4GiB",
     scratch: str | os.PathLike[str] | None = None,
     top: int = 10,
     keep_model: bool = False,
     trusted: Collection[str] = (),
     progress: Progress | None = None,
+    **old: Any,
 ) -> Optimality:
     """Say how far a linear model is from the optimum, by one pass over the data.
 
@@ -102,13 +103,11 @@ def certify(
     radius : float
         Of the L1 ball to compare with; by default that of a model that was learnt on a ball, and of other
         models the norm of the weights.
-    features, loss, l1_ratio, limits, class_weight, intercept
+    features, loss, penalty, limits, class_weight, intercept
         The problem of a model of another program, as for :func:`fcl.train`; by default "columns",
-        "logistic", 1, None, None and True. A model of fcl has them in its file.
+        "logistic", "l1", None, None and True. A model of fcl has them in its file.
     namespace : str
         Of the features in a readable model of Vowpal Wabbit without names.
-    offset, covariates
-        As for :func:`fcl.train`.
     memory, scratch
         As for :func:`fcl.train`.
     top : int
@@ -120,6 +119,8 @@ def certify(
         Names of modules that a model file may import.
     progress : callable
         Called with the events Prepared, Compiling and StepProgress.
+    **old
+        Arguments of earlier versions, for one version more: a DeprecationWarning gives the new spelling.
 
     Returns
     -------
@@ -144,7 +145,7 @@ def certify(
     >>> found.gap < 1e-2, found.n_active
     (True, 2)
     """
-    arguments = dict(locals())
+    arguments = arguments_by_name("certify", locals(), _OPTIONS, PENALTY)
     check_data_set("data", data)
     top = whole("top", top, 0)
     if radius is not None:
@@ -156,7 +157,7 @@ def certify(
     }
     to_certify = linear_model(model, trusted, namespace)
     radius = to_certify.radius if radius is None else radius
-    data = to_certify.opened(data, offset, covariates)
+    data = to_certify.opened(data, arguments.get("offset"), arguments.get("covariates"))
     problem = to_certify.problem(data, own)
     C, alpha = _strength(C, alpha, to_certify, bound)
     best = isinstance(C, str)

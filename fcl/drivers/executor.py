@@ -23,7 +23,7 @@ from fcl.drivers.job import Job
 from fcl.drivers.kinds import kinds_of
 from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Progress
-from fcl.drivers.train import train
+from fcl.drivers.train import run_training
 from fcl.memory.ledger import INTERPRETER, TABLES
 from fcl.parallel import POLL, limited
 from fcl.run.events import Event, PassDone, Prepared, StepProgress, Validated
@@ -296,4 +296,6 @@ class RunContext:
 
 def train_job(data: DataSet, run: RunContext, options: dict[str, Any]) -> Iterator[TrainResult]:
     """Yield the result of :func:`fcl.train`, as a job.  options : its other arguments."""
-    yield train(data, progress=run.report, should_stop=run.should_stop, warn=False, **options)
+    yield run_training(
+        data=data, progress=run.report, should_stop=run.should_stop, warn=False, **options
+    )

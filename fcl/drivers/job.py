@@ -113,12 +113,12 @@ class Job:
             warnings.warn(
                 f"writers: the memory budget has room for {counted(writers, 'writer')}, not for "
                 f"{self.wanted_writers}; raise memory for more",
-                stacklevel=3,
+                stacklevel=4,
             )
         if self.train.target_columns > 1 and self.loss.classifies:
             data = self.train.data
             if text := constant_labels(self.train.y, data.target_name, data.target_columns):
-                warnings.warn(text, stacklevel=3)
+                warnings.warn(text, stacklevel=4)
 
     @property
     def limits(self) -> Limits:

@@ -10,7 +10,6 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.checks import flag, shown
 from fcl.drivers.finished import point_of
@@ -33,6 +32,15 @@ from fcl.model.columns import record_of
 from fcl.model.model import Model
 from fcl.model.shapes import public
 from fcl.options import TRAINING, TrainOptions
+from fcl.options.choices import (
+    DRIVER,
+    PENALTY,
+    Dask,
+    ElasticNet,
+    GroupNorm,
+    Processes,
+    arguments_by_name,
+)
 from fcl.parallel import one_blas_thread
 from fcl.run.bar import Progress
 from fcl.run.reasons import StopReason
@@ -44,6 +52,13 @@ from fcl.units import counted
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
+
+#: Arguments of :func:`run_training` beside the data and the options, with their defaults.
+_OTHER_ARGUMENTS: dict[str, Any] = {
+    **dict.fromkeys(("offset", "covariates", "valid", "client", "resume", "initial", "progress")),
+    **dict.fromkeys(("should_stop", "should_checkpoint", "command")),
+    "warn": True,
+}
 
 
 def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan:
@@ -74,15 +89,16 @@ def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan
     >>> plan.budget, sum(size for name, size in plan.parts) <= plan.budget
     (1073741824, True)
     """
-    return planned_job(data, features, **arguments).plan
+    given = signature(train).bind(data, features, **arguments)
+    given.apply_defaults()
+    by_name = arguments_by_name("plan_training", given.arguments, TRAINING, DRIVER, PENALTY)
+    return planned_job(**by_name).plan
 
 
 def planned_job(data: DataSet, features: Spec | str, **arguments: Any) -> Job:
-    """The job of :func:`train` with the same arguments."""
-    given = signature(train).bind(data, features, **arguments)
-    given.apply_defaults()
-    resume = _loaded(given.arguments["resume"])
-    return _job(given.arguments | {"resume": resume})
+    """The job of :func:`run_training` with the same arguments."""
+    given = {**_OTHER_ARGUMENTS, **arguments, "data": data, "features": features}
+    return _job(given | {"resume": _loaded(given["resume"])})
 
 
 def train(
@@ -91,14 +107,11 @@ def train(
     *,
     C: float | None = None,
     alpha: float | None = None,
-    l1_ratio: float = 1.0,
+    penalty: str | ElasticNet | GroupNorm = "l1",
     limits: Any = None,
-    loss: str = "logistic",
-    group: bool = False,
     standardize: bool = False,
+    loss: str = "logistic",
     class_weight: str | Mapping[Any, float] | None = None,
-    offset: npt.ArrayLike | None = None,
-    covariates: Any = None,
     intercept: bool = True,
     tol: float = 1e-3,
     memory: int | str = "4GiB",
@@ -106,15 +119,10 @@ def train(
     max_passes: int | None = None,
     patience: int | None = None,
     seed: int = 0,
-    valid: DataSet | None = None,
-    valid_fraction: float | None = None,
+    valid: DataSet | float | None = None,
     block_rows: int = 65536,
-    driver: str = "inline",
-    writers: int | None = None,
+    driver: str | Processes | Dask = "inline",
     threads: int | None = None,
-    dask: str | None = None,
-    dask_tls: str | None = None,
-    client: Any = None,
     row_view: RowViewOption = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 300.0,
@@ -123,11 +131,7 @@ def train(
     scratch: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
-    should_checkpoint: Callable[[], bool] | None = None,
-    share_cores: bool = True,
-    shared_files: str | os.PathLike[str] | None = None,
-    command: Mapping[str, Any] | None = None,
-    warn: bool = True,
+    **old: Any,
 ) -> TrainResult:
     """Train a sparse linear model over a whole family of features.
 
@@ -135,8 +139,8 @@ def train(
 
         penalty(w) = sum_j f_j [ rho |w_j| + (1 - rho) w_j^2 / 2 ]
 
-    with rho = ``l1_ratio`` and the family's penalty factors f_j (1 for k-mers). With ``standardize``,
-    the penalty applies to sd_j w_j instead of w_j.
+    with rho = 1 unless ``penalty`` says otherwise, and the family's penalty factors f_j (1 for k-mers).
+    With ``standardize``, the penalty applies to sd_j w_j instead of w_j.
 
     Parameters
     ----------
@@ -146,8 +150,10 @@ def train(
         The family, as ``Kmers(d=8)`` or ``"kmers:d=8"``; the page on families lists them.
     C, alpha : float
         Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
-    l1_ratio : float
-        In (0, 1]: 1 for the L1 norm, below 1 for the elastic net.
+    penalty : str, ElasticNet or GroupNorm
+        ``"l1"``; ``"elastic:l1_ratio=0.5"``, the elastic net with rho in (0, 1]; or ``"group"``, with
+        several outputs: the Euclidean norm of a feature's K weights instead of their L1 norm, so that a
+        feature has a weight in all outputs or in none.
     limits : str, (low, high) or mapping
         Limits low <= w_j <= high of the weights, with low <= 0 <= high: for all features, ``"0:"`` or
         ``(0, inf)`` for weights of at least 0; or for some features, by name or id,
@@ -155,7 +161,7 @@ def train(
         weights, and the certificate is about all models within them. For all features only a sign in
         families too large to look at every feature (k-mers, products, bags that are searched), with
         ``standardize`` and with several outputs; for up to 10,000 features any limits, except with these
-        two. Not with ``group`` or ``softmax``. Intercept and covariates have no limits.
+        two. Not with penalty ``group`` or loss ``softmax``. Intercept and covariates have no limits.
     loss : str
         For two labels: ``logistic``, ``squared_hinge``. For more: ``softmax``, one model of all classes,
         with weights (features, K), whose probabilities sum to 1. For numbers: ``squared``, (y - m)^2
@@ -166,9 +172,6 @@ def train(
         than without smoothing by at most max(tau, 1 - tau)^2 width / 2; a tenth of the residuals' spread
         or less is usual. A target (n, K) of numbers (``squared``), or of 0 and 1 (``logistic``), gives K
         models that share passes, columns and one certificate.
-    group : bool
-        With several outputs, penalise the Euclidean norm of a feature's K weights instead of their L1
-        norm: a feature has a weight in all outputs or in none.
     standardize : bool
         Penalise sd_j w_j instead of w_j, as glmnet does by default: sd_j is the standard deviation of
         feature j over the training rows, weighted by sample times class weights, in the population form.
@@ -181,16 +184,6 @@ def train(
         Multiplies the sample weights of each class (by 1 for a class that is not named); "balanced" gives
         all classes the same total weight. For classification only; ``alpha`` refers to the sample
         weights without it.
-    offset : array of float (n,), or (n, K) with K outputs
-        Added to the margins of the rows, instead of the offset with which ``data`` was opened. Validation
-        and prediction then need an offset, too.
-    covariates : array of float (n, columns), or data frame
-        Columns z whose coefficients v are not penalised: <v, z> is added to the margins. They replace the
-        covariates with which ``data`` was opened, where they may also be named
-        (``fcl.open_data(path, covariates="obs/age,obs/sex")``). Validation and prediction need them, too.
-        Columns that are constant, or that other columns determine to 7 digits, get the coefficient 0. The
-        bound covers all models in which the intercept, and the standard deviation of what the covariates
-        add to the margins, are below 1,000 times the largest margin.
     intercept : bool
         Whether b is free; it is never penalised.
     tol : float
@@ -204,33 +197,26 @@ def train(
         Passes count over the whole job, without pass 0, which prices the null model.
     patience : int
         Early stopping: stop after this many passes without a lower mean loss of the held-out rows
-        (``valid``, ``valid_fraction``). The model is then that of the pass with the lowest held-out loss,
+        (``valid``). The model is then that of the pass with the lowest held-out loss,
         however the run ended, unless it converged before; ``result.best_pass`` and the message name that
         pass. The driver ``processes`` does not score every pass, and counts those that it scores.
     seed : int
         At least 0. Seeds all sampling: the rows to set aside depend on the whole number, all other
         samples on the number modulo 2^31.
-    valid, valid_fraction : DataSet, float
+    valid : DataSet or float
         Rows on which to score the model after each pass: a data set, or the share of rows to set aside.
         The loss determines the score: average precision, mean squared or absolute error, mean deviance,
         mean pinball loss.
     block_rows : int
         Rows per block, a multiple of 64, at most 65536.
-    driver : {"inline", "processes", "dask"}
-        "inline": in this process, reproducible bit for bit; "processes": a trainer and writers in
-        parallel; "dask": passes on a Dask cluster, with the same numbers as "inline".
-    writers : int
-        Number of writers of the driver ``processes``; by default the number of cores.
+    driver : str, Processes or Dask
+        ``"inline"``: in this process, reproducible bit for bit; ``"processes:writers=3"``: a trainer and
+        writers in parallel; ``"dask:address=tcp://HOST:8786"``: passes on a Dask cluster, with the same
+        numbers as ``"inline"``. :class:`fcl.Processes` and :class:`fcl.Dask` have all their options.
     threads : int
         Number of threads of the driver ``inline``; by default the cores that the process may use: by
         affinity, the quota of its control group, and ``OMP_NUM_THREADS``. The result is the same, bit for
         bit, with any number.
-    dask, dask_tls : str
-        The cluster of the driver ``dask``: ``tcp://HOST:8786``, the path of a scheduler file, or
-        ``local:N`` for N workers on this machine; and the certificates ``CA,CERT,KEY`` of an encrypted
-        connection. ``dask`` implies the driver.
-    client : distributed.Client
-        Or a client of that cluster, which stays open.
     row_view : {"all", "auto"} or int
         Rows on which the trainer works between passes: all; a weighted sample that starts with about this
         many rows (at least 64; all if there are no more); or "auto", a sample if there are more than
@@ -254,17 +240,10 @@ def train(
         is raised when the checkpoint is written; its attribute ``result`` is then the TrainResult.
         A bar of tqdm, or the class ``tqdm.tqdm``, shows how far the gap has fallen towards ``tol``, on a
         log scale; so does any object with ``update``, ``set_postfix`` and ``close`` and a total of 100.
-    should_stop, should_checkpoint : callable
-        Polled between steps; True ends the run with the best model so far, or saves a checkpoint now.
-    share_cores : bool
-        Whether trainer and writers lend each other idle cores (``processes``).
-    shared_files : path
-        Folder of unlinked files to use instead of anonymous shared memory (``processes``).
-    command : mapping
-        Arguments of a command, saved in checkpoints so that the command can resume the job.
-    warn : bool
-        Whether to warn about columns of uneven scales, and about a stop before the tolerance; the result
-        has the reason in any case.
+    should_stop : callable
+        Polled between steps; True ends the run with the best model so far.
+    **old
+        Arguments of earlier versions, for one version more: a DeprecationWarning gives the new spelling.
 
     Returns
     -------
@@ -300,8 +279,19 @@ def train(
     >>> [row.feature for row in model.describe()]
     ['max(0, -0.132105 - x1) / 0.941', 'max(0, x1 + 0.132105) / 0.941']
     """
-    given = dict(locals())  # the arguments by name
-    warn = flag("warn", warn)
+    return run_training(**arguments_by_name("train", locals(), TRAINING, DRIVER, PENALTY))
+
+
+def run_training(**given: Any) -> TrainResult:
+    """Train; the arguments are those of :func:`train`, with options by name, and some for commands.
+
+    should_checkpoint : polled between steps; True saves a checkpoint now.
+    command : options of a command, saved in checkpoints so that the command can resume the job.
+    warn : whether to warn about columns of uneven scales, and about a stop before the tolerance.
+    """
+    given = {**_OTHER_ARGUMENTS, **given}
+    resume, initial, client = given["resume"], given["initial"], given["client"]
+    warn = flag("warn", given["warn"])
     if initial is not None and resume is not None:
         raise InputError(
             "initial: expected no resume beside it, got both; leave initial out, since a checkpoint has "
@@ -320,13 +310,13 @@ def train(
     if warn:
         job.warn()
     if warn and not options.standardize and (text := _scales(job)):
-        warnings.warn(text, ScaleWarning, stacklevel=2)
+        warnings.warn(text, ScaleWarning, stacklevel=3)
     start = None if initial is None else start_point(job, initial)
     kept = options.of_job()
     if resume is not None:
         # values derived from the data are compared after reading, when the message can name the data
-        derived = {"alpha" if alpha is None else "C"}
-        if options.block_rows != block_rows:
+        derived = {"alpha" if given.get("alpha") is None else "C"}
+        if options.block_rows != given.get("block_rows", options.block_rows):
             derived.add("block_rows")
         compared = {name: value for name, value in kept.items() if name not in derived}
         now = JobFacts(
@@ -335,11 +325,11 @@ def train(
             n_features=job.family.n_features,
         )
         resume.check_job(now)
-    if command is not None:
-        kept["command"] = dict(command)
-    reporter = Reporter(progress, should_stop)
-    requested = reporter.guarded(should_checkpoint)
-    saver = Saver(checkpoint, options.checkpoint_every, requested, kept, resume)
+    if given["command"] is not None:
+        kept["command"] = dict(given["command"])
+    reporter = Reporter(given["progress"], given["should_stop"])
+    requested = reporter.guarded(given["should_checkpoint"])
+    saver = Saver(options.checkpoint, options.checkpoint_every, requested, kept, resume)
     saver.open()
     try:
         session = Session(
@@ -372,7 +362,7 @@ def train(
         saver.close()
     expected = result.converged or result.reason is StopReason.PATIENCE
     if warn and not expected and reporter.error is None:
-        warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
+        warnings.warn(result.message, ConvergenceWarning, stacklevel=3)
     return reporter.finish(result)
 
 
@@ -392,8 +382,8 @@ def _job(given: Mapping[str, Any]) -> Job:
     """The job for the arguments of :func:`train`, with the checkpoint itself to resume from."""
     check_data_set("data", given["data"])
     data = given["data"].with_added(given["offset"], given["covariates"])
-    options = TrainOptions.checked({name: given[name] for name in TRAINING})
-    if given["client"] is not None or given["dask"] is not None:
+    options = TrainOptions.checked({name: given[name] for name in TRAINING if name in given})
+    if given["client"] is not None or options.dask is not None:
         options = replace(options, driver="dask")
     initial, resume = given["initial"], given["resume"]
     active, resumed = 0 if initial is None else len(initial.ids), None

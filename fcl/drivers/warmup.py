@@ -106,7 +106,7 @@ def _train(
             tol=1e-2,
             block_rows=128,
             memory="1GiB",
-            valid_fraction=0.2,
+            valid=0.2,
         ).model
 
     trained()
@@ -241,15 +241,17 @@ def _outputs() -> None:
     codes, labels = _windows()
     rows, columns = (codes * 0.5).astype(np.float32), np.stack([labels, -codes[:, 1]], axis=1)
     with _coordinate_descent():
-        for group in (True, False):
-            _train_outputs(rows, codes[:, 5], "softmax", group)
-        _train_outputs(rows, columns.astype(np.float64), "squared", group=True)
+        for penalty in ("group", "l1"):
+            _train_outputs(rows, codes[:, 5], "softmax", penalty)
+        _train_outputs(rows, columns.astype(np.float64), "squared", "group")
 
 
-def _train_outputs(rows: Any, several: Any, loss: str, group: bool) -> None:
+def _train_outputs(rows: Any, several: Any, loss: str, penalty: str) -> None:
     """Train a small model of several outputs."""
     data = open_data(rows, y=several)
-    train(data, "columns", C=1.0, loss=loss, group=group, tol=1e-3, memory="1GiB", block_rows=128)
+    train(
+        data, "columns", C=1.0, loss=loss, penalty=penalty, tol=1e-3, memory="1GiB", block_rows=128
+    )
 
 
 def _online() -> None:
@@ -260,10 +262,10 @@ def _online() -> None:
     learners: list[dict[str, Any]] = [
         *({"method": "ftrl", "weights": table} for table in ("float64", "float32")),
         *({"method": "truncated-gradient", "weights": table} for table in ("float64", "float32")),
-        {"method": "truncated-gradient", "step": "adagrad"},
-        {"method": "truncated-gradient", "average": True},
-        {"method": "ball", "radius": 1.0},
-        {"method": "ball", "radius": 1.0, "step": "explicit", "batch": 10},
+        {"method": "truncated-gradient:step=adagrad"},
+        {"method": "truncated-gradient:average=true"},
+        {"method": "ball:radius=1"},
+        {"method": "ball:radius=1,step=explicit,batch=10"},
         *({"method": "ogd", "weights": table} for table in ("float64", "float32", "q2.13")),
         *({"method": name, "weights": "q2.13"} for name in ("ftrl", "truncated-gradient")),
         {"method": "ftrl", "hash_bits": 4},

@@ -20,7 +20,7 @@ from fcl.objective import resolve_C
 from fcl.path.folds import fold_of_rows
 from fcl.path.grid import check_alphas
 from fcl.path.result import PathPoint, PathResult
-from fcl.path.train import train_path
+from fcl.path.train import run_path
 from fcl.run.reasons import StopReason
 
 if TYPE_CHECKING:
@@ -125,12 +125,10 @@ class Search:
         self, data: DataSet, problem: ProblemOfFit, options: dict[str, Any], report: Any
     ) -> TrainResult:
         """Train a path, and return its chosen point, or the refit."""
-        features = options.pop("features")
         if "alphas" in options and data.weights is not None:  # they do not count class weights
             options["alphas"] = options["alphas"] * (self._sum_weights / data.weights.sum())
-        found = train_path(
-            data,
-            features,
+        found = run_path(
+            data=data,
             cv=PredefinedSplit(self._folds),  # leaves rows of -1 in all training sets
             patience=self.patience,
             select=self.select,

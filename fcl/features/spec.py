@@ -23,6 +23,7 @@ from fcl.features.hashed import HashedFamily
 from fcl.features.kmers import Kmers
 from fcl.features.products import UNITS, Products
 from fcl.features.registry import OWN, class_of, family_names, meant
+from fcl.kinds import split_options
 from fcl.numerals import read_number, read_whole
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from fcl.features.base import Family
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
-#: Commas outside lists.
-_COMMA = re.compile(r""",(?![^\[\]]*\])""")
 _PLUS = re.compile(r"\s\+\s")
 _TIMES = re.compile(r"\s\*\s")
 
@@ -169,9 +168,8 @@ def _parse_family(text: str, trusted: Collection[str] | None) -> Spec:
     made = class_of(name.strip(), f"features {text!r}", trusted)
     names = inspect.signature(made).parameters
     options: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in _COMMA.split(rest))):
-        key, equals, value = (p.strip() for p in part.partition("="))
-        if not equals or key not in names:
+    for part, key, value in split_options(rest):
+        if value is None or key not in names:
             known = ", ".join(names) or "it has none"
             raise InputError(
                 f"features {text!r}: expected options of the form name=value with name one of {known}; "

@@ -17,7 +17,7 @@ from fcl.options.online import OnlineOptions, OnlineRunOptions
 from fcl.options.option import Option, Resume
 from fcl.options.path import PathOptions
 from fcl.options.stagewise import StagewiseOptions
-from fcl.options.table import GROUPS, OPTIONS, options_of_command
+from fcl.options.table import GROUPS, OPTIONS, choices_of_command, options_of_command
 from fcl.options.training import FIXED, JOB_DEFAULTS, PROBLEM, TRAINING, TrainOptions
 
 __all__ = [
@@ -35,5 +35,6 @@ __all__ = [
     "Resume",
     "StagewiseOptions",
     "TrainOptions",
+    "choices_of_command",
     "options_of_command",
 ]

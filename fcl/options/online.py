@@ -8,6 +8,7 @@ from typing import Any
 
 from fcl import checks
 from fcl.errors import InputError
+from fcl.options.choices import PENALTY, Choice, Value, own_options
 from fcl.options.kinds import (
     AT_LEAST_0,
     FLAG,
@@ -160,16 +161,43 @@ LEARNING = options_of(OnlineOptions)
 _SET_BY_JOBS = {"alpha": AT_LEAST_0, "rate": POSITIVE, "seed": FROM_0, "most_nonzero": FROM_1}
 
 
+_METHOD_HELP = {
+    "ftrl": "follow the regularised leader",
+    "truncated-gradient": "gradient descent that truncates small weights",
+    "ball": "projections onto the L1 ball",
+    "ogd": "gradient descent with a rate for each feature",
+}
+METHOD = Choice(
+    "method",
+    {
+        method: Value(
+            help,
+            {"method": method},
+            own_options(
+                *(
+                    name
+                    for name, option in LEARNING.items()
+                    if method in option.methods and name not in PENALTY.parts()
+                )
+            ),
+        )
+        for method, help in _METHOD_HELP.items()
+    },
+)
+
+
 @document_options
 @dataclass(frozen=True)
 class OnlineRunOptions:
     """The problem of a job of online learning, and how the job reads the rows."""
 
     method: str = _learning(
-        one_of(*METHODS),
-        "Follow the regularised leader, truncated gradient, projections onto the L1 ball, or gradient "
-        "descent with a rate for each feature.",
+        METHOD.kind,
+        "Follow the regularised leader (ftrl), truncated-gradient:period=100,theta=inf, projections onto "
+        "the L1 ball (ball:radius=Z), or gradient descent with a rate for each feature (ogd); fcl list "
+        "methods has their options.",
         "ftrl",
+        metavar="NAME",
     )
     rate: float | str = _learning(
         RATE, "Rate of the first row; auto: the best in short trials.", "auto"

@@ -47,6 +47,7 @@ class Option:
     resume: Resume = Resume.NOT_KEPT
     stored: bool = False  #: part of the plan of fcl train, and stored in models and checkpoints
     hidden: bool = False  #: for tests and benchmarks: not in the help, not in TOML
+    old: bool = False  #: an earlier spelling of a part of a choice: accepted, but not in the help
     #: whether the TOML file of --config, which may come from a stranger, may set the option: what is
     #: learnt and how long it takes, but not where to connect, what to write or which code to load. URLs
     #: are refused in any case. None: not decided, which a test rejects for commands with --config.

@@ -38,7 +38,9 @@ def options_as_markdown(command: str | None = None) -> str:
 def _sections(command: str) -> Iterator[str]:
     yield f"## fcl {command}"
     yield "Beside these options: `--storage-option KEY=VALUE`, `--version` and `--help`."
-    options = [o for o in options_of_command(command).values() if not o.hidden and o.help]
+    options = [
+        o for o in options_of_command(command).values() if not (o.hidden or o.old) and o.help
+    ]
     if command in WITH_CONFIG:
         yield (
             "*file*: a configuration (`--config`) may set the option. *fixed*: a resumed job keeps its "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
+from fcl.options.choices import DRIVER, PENALTY, PENALTY_OPTION, Choice
 from fcl.options.commands import COMMON, DATA, READERS, RUNS, SCORES
 from fcl.options.convert import READING, ROUNDING
-from fcl.options.online import ONLINE_OPTIONS
+from fcl.options.online import METHOD, ONLINE_OPTIONS
 from fcl.options.option import (
     CERTIFY,
     CONVERT,
@@ -62,6 +64,7 @@ OPTIONS = _unique(
     for part in (
         DATA,
         READERS,
+        (PENALTY_OPTION,),
         TRAINING.values(),
         ONLINE_OPTIONS.values(),
         STAGEWISE_RUN_OPTIONS,
@@ -79,9 +82,18 @@ OPTIONS = _unique(
 
 
 @cache
+def choices_of_command(command: str) -> tuple[Choice, ...]:
+    """The options of a command whose values have options of their own."""
+    kinds = [option.kind for option in OPTIONS if command in option.commands]
+    return tuple(c for c in (DRIVER, PENALTY, METHOD) if any(c.kind is kind for kind in kinds))
+
+
+@cache
 def options_of_command(command: str) -> dict[str, Option]:
     """The options of a command by the names of their values, in the order of its help."""
     own = [option.of(command) for option in OPTIONS if command in option.commands]
+    parts = {part for choice in choices_of_command(command) for part in choice.parts()}
+    own = [replace(option, old=True) if option.name in parts else option for option in own]
     if groups := GROUPS[command]:
         own.sort(key=lambda option: groups.index(option.group))
     return {option.parameter: option for option in own}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fcl.options.choices import DRIVER
 from fcl.options.kinds import (
     BLOCK_ROWS,
     CLASS_WEIGHT,
@@ -23,7 +24,6 @@ from fcl.options.kinds import (
     SHARE,
     SIZE,
     TEXT,
-    one_of,
 )
 from fcl.options.option import (
     CERTIFY,
@@ -156,10 +156,13 @@ class TrainOptions:
         from_file=True,
     )
     driver: str = _running(
-        one_of("auto", "inline", "processes", "dask"),
-        "One process with threads (inline), with the same bits each time; many (processes); a cluster "
-        "(dask). auto: processes for feature classes in Python from a million rows on, else inline.",
+        DRIVER.kind,
+        "One process with threads (inline), with the same bits each time; many (processes:writers=N); a "
+        "Dask cluster (dask:address=tcp://HOST:8786, a scheduler file, or local:N workers; for "
+        "encryption tls=[CA,CERT,KEY]). auto: processes for feature classes in Python from a million "
+        "rows on, else inline.",
         "inline",
+        metavar="NAME",
         command_default="auto",
         stored=True,
         from_file=True,

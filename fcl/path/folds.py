@@ -103,7 +103,7 @@ def check_labels_of_folds(folds: Folds, data: DataSet, warn: bool) -> None:
         warnings.warn(
             f"cv: {len(single)} of {len(seen)} folds hold out rows of one label, the first of them fold "
             f"{single[0] + 1}; their AUPRC is undefined, so that scores are means over the other folds",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

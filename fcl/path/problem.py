@@ -110,7 +110,7 @@ def make_problem(
     if warn:
         job.warn()
     if warn and not job.options.standardize and (text := uneven_scales(job.family)):
-        warnings.warn(text, ScaleWarning, stacklevel=3)
+        warnings.warn(text, ScaleWarning, stacklevel=4)
     folds = units = None
     if groups is None:
         groups = data.groups if cv is not None else valid and valid.groups

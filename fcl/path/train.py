@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from fcl.drivers.cluster.connect import check_cluster
 from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
+from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.files.folder import CheckpointFolder
 from fcl.memory.meter import peak_memory
 from fcl.options import TRAINING, PathOptions, TrainOptions
+from fcl.options.choices import DRIVER, PENALTY, arguments_by_name
 from fcl.options.path import PATH_OPTIONS
 from fcl.parallel import one_blas_thread
 from fcl.path.cross import (
@@ -52,7 +55,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fcl")
 #: Options of training that a path sets itself, or does not have.
-_NOT_OF_PATHS = ("features", "checkpoint", "checkpoint_every", "patience")
+_NOT_OF_PATHS = ("features", "checkpoint", "checkpoint_every", "patience", "C", "alpha")
+#: Arguments of :func:`fcl.train` that a path takes, too.
+_TRAINING = signature(train).parameters.keys() - {*_NOT_OF_PATHS, "old", "resume", "initial"}
 
 
 def train_path(
@@ -62,7 +67,7 @@ def train_path(
     points: int = 20,
     C_max: float | None = None,
     alphas: npt.ArrayLike | None = None,
-    valid: DataSet | None = None,
+    valid: DataSet | float | None = None,
     cv: Any = None,
     groups: npt.ArrayLike | None = None,
     outer: Any = None,
@@ -74,10 +79,8 @@ def train_path(
     refit_alpha: float = 1e-4,
     folder: str | os.PathLike[str] | None = None,
     trusted: Collection[str] = (),
-    client: Any = None,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
-    warn: bool = True,
     **training: Any,
 ) -> PathResult:
     """Train at increasing values of C, each from the model before, and choose one by held-out rows.
@@ -98,8 +101,8 @@ def train_path(
     alphas : array of float (k,)
         Weights of the penalty, instead of ``points`` and ``C_max``: C = 1 / (alpha * sum of the
         sample weights).
-    valid : DataSet
-        Rows on which to score each model; or ``valid_fraction``, as for :func:`fcl.train`.
+    valid : DataSet or float
+        Rows on which to score each model, or the share of rows to set aside.
     cv : int, array (n,) or splitter
         Instead of ``valid``, cross-validation: a number of folds, which keep the shares of the labels;
         the fold of each row; or a splitter of scikit-learn. The folds use the same alphas,
@@ -134,12 +137,6 @@ def train_path(
         again.
     trusted : collection of str
         Modules that models in ``folder`` may import.
-    client : distributed.Client
-        Send folds, outer folds and refits as whole jobs to the workers of a Dask cluster, instead of
-        training them in threads of this process, as many at once as ``threads`` and ``memory`` allow; the
-        result is the same bit for bit. ``dask`` and
-        ``dask_tls`` name a cluster as for :func:`fcl.train`. The rows must be in files that all workers
-        see, or small. ``memory`` is then the budget of each job.
     progress, should_stop : callable
         As for :func:`fcl.train`: Started, and for each set of rows PathStarted, and for each point
         PointStarted, PassDone for its passes, and PointDone; then Stopped. A bar such as ``tqdm`` counts
@@ -148,12 +145,14 @@ def train_path(
         has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit, an outer fold or a
         job on a cluster; ``folder`` keeps the points. If ``progress`` ends the path there, StopTraining
         is raised, or its own exception, whose ``result`` is then None.
-    warn : bool
-        Whether to warn about columns of uneven scales, and about points above the tolerance.
     **training
         The other options of :func:`fcl.train`. ``max_time`` limits the path; with ``cv`` it limits the
         folds, which share it, after which the models over all rows still follow, and it limits the folds
-        in each outer fold in the same way. ``max_passes`` limits each point. With
+        in each outer fold in the same way. ``max_passes`` limits each point. The driver ``dask`` sends
+        folds, outer folds and refits as whole jobs to the workers of the cluster, instead of training
+        them in threads of this process, as many at once as ``threads`` and ``memory`` allow; the result
+        is the same bit for bit. The rows must be in files that all workers see, or small, and ``memory``
+        is the budget of each job. With
         ``driver="processes"``, processes are started for each point, which pays for long points.
 
     Returns
@@ -177,33 +176,58 @@ def train_path(
     (True, 'done')
     """
     arguments = dict(locals())
-    options = PathOptions.checked(**{name: arguments[name] for name in PATH_OPTIONS})
-    warn = flag("warn", warn)
+    del arguments["training"]
+    for name in ("C", "alpha"):
+        if name in training:
+            raise InputError(
+                f"{name}: a path finds its own values; set the largest C with C_max, or give alphas"
+            )
+    arguments |= {name: value for name, value in training.items() if name in _TRAINING}
+    arguments["old"] = {name: value for name, value in training.items() if name not in _TRAINING}
+    return run_path(**arguments_by_name("train_path", arguments, TRAINING, DRIVER, PENALTY))
+
+
+def run_path(**given: Any) -> PathResult:
+    """Train a path; the arguments are those of :func:`train_path`, with options by name.
+
+    client : of a cluster.  warn : whether to warn about columns of uneven scales, and about points above
+        the tolerance.
+    """
+    get = given.get
+    data, client, warn = given["data"], get("client"), flag("warn", get("warn", True))
+    options = PathOptions.checked(**{name: given[name] for name in PATH_OPTIONS if name in given})
     check_data_set("data", data)
-    data = data.with_added(training.pop("offset", None), training.pop("covariates", None))
-    _check_training(training)
-    given = TrainOptions.checked(training, alpha=1.0)
-    _check_cluster(given, client)
+    data = data.with_added(get("offset"), get("covariates"))
+    training = {
+        name: given[name] for name in TRAINING if name in given and name not in _NOT_OF_PATHS
+    }
+    training_options = TrainOptions.checked(training, alpha=1.0)
+    _check_cluster(training_options, client)
     grid = Grid(options.points, options.C_max)
-    if alphas is not None:
-        if C_max is not None:
+    if get("alphas") is not None:
+        if options.C_max is not None:
             raise InputError("give either alphas or C_max, not both")
-        values = check_alphas(alphas)
+        values = check_alphas(given["alphas"])
         grid = Grid(len(values), None, values)
-    problem = make_problem(data, features, valid, _of_jobs(given, client), cv, groups, warn)
+    cv, groups, outer, folder = get("cv"), get("groups"), get("outer"), get("folder")
+    of_jobs = _of_jobs(training_options, client)
+    problem = make_problem(data, given["features"], get("valid"), of_jobs, cv, groups, warn)
     if not problem.validates and problem.folds is None:
         options.check_unscored()
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
-    place = Folder(None if folder is None else local_path(folder, "the points of a path"), trusted)
+    place = Folder(
+        None if folder is None else local_path(folder, "the points of a path"), get("trusted", ())
+    )
     search = _validated if problem.folds is None else _cross_validated
-    reporter = Reporter(progress, should_stop)
+    reporter = Reporter(get("progress"), get("should_stop"))
+    dask, tls = training_options.dask, training_options.dask_tls
     with (
         # another job there would mix its points with these
         nullcontext() if place.path is None else CheckpointFolder(place.path),
         one_blas_thread(),
         reporter.explained(),
         executor_for(
-            client, given.dask, given.dask_tls, problem.needs, reporter.report, reporter.should_stop
+            client, dask, tls, problem.needs, reporter.report, reporter.should_stop
         ) as jobs,
     ):
         reporter.report(problem.started)
@@ -229,17 +253,6 @@ def train_path(
     if warn and reporter.error is None:
         _warn(result)
     return reporter.finish(result)
-
-
-def _check_training(given: Iterable[str]) -> None:
-    """Raise InputError for an argument that sets C, and TypeError for an unknown one."""
-    for name in given:
-        if name in ("C", "alpha"):
-            raise InputError(
-                f"{name}: a path finds its own values; set the largest C with C_max, or give alphas"
-            )
-        if name not in TRAINING or name in _NOT_OF_PATHS:
-            raise TypeError(f"train_path() got an unexpected keyword argument {name!r}")
 
 
 def _check_cluster(options: TrainOptions, client: Any) -> None:
@@ -335,7 +348,7 @@ def _warn(result: PathResult) -> None:
             f"{worst.certificate.gap_text}, at C {worst.C:.4g} ({worst.reason}); raise max_passes, "
             "max_time or tol",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     refit = result.refit
     if refit is not None and not refit.converged:
@@ -343,5 +356,5 @@ def _warn(result: PathResult) -> None:
             f"the refit ended above the tolerance, at gap {refit.certificate.gap_text} ({refit.reason}); "
             "raise max_passes, tol or refit_alpha",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

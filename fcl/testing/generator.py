@@ -494,7 +494,7 @@ class _Examination(Trial):
         data = open_data(self.raw, y=y)
         ends = []
         options = self.generator.options()
-        for driver, writers in (("inline", None), ("processes", 1)):
+        for driver in ("inline", "processes:writers=1"):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -505,7 +505,6 @@ class _Examination(Trial):
                         tol=TRAINING_TOL,
                         memory="2GiB",
                         driver=driver,
-                        writers=writers,
                         max_passes=200,
                     )
             except FclError as error:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,9 @@ class FakeDriver:
         self.calls.append({"data": data, "features": features, **arguments})
         return plan_of(arguments["memory"])
 
+    def planned_job(self, **arguments: Any) -> SimpleNamespace:
+        return SimpleNamespace(plan=self.plan_training(**arguments))
+
     def train(self, data: Any, features: Any, **arguments: Any) -> Any:
         self.calls.append({"data": data, "features": features, **arguments})
         progress, certificate = arguments["progress"], self.model.certificate
@@ -144,7 +147,8 @@ class FakeDriver:
 def driver(monkeypatch: pytest.MonkeyPatch, model: Model) -> FakeDriver:
     fake = FakeDriver(model)
     module = ModuleType("fcl.drivers.train")
-    module.train, module.plan_training = fake.train, fake.plan_training  # type: ignore[attr-defined]
+    module.run_training = fake.train  # type: ignore[attr-defined]
+    module.planned_job = fake.planned_job  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "fcl.drivers.train", module)
     monkeypatch.setattr("fcl.drivers.train", module, raising=False)
     timed = ModuleType("fcl.drivers.pass_time")

@@ -229,7 +229,7 @@ def test_errors_of_the_trainer_leave_nothing(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("fcl.drivers.train.train", fail)
+    monkeypatch.setattr("fcl.drivers.train.run_training", fail)
     before = sorted(tmp_path.rglob("*"))
     result = run(
         *job,
@@ -249,7 +249,7 @@ def test_repeated_deaths_leave_a_checkpoint(
         (Path(checkpoint) / "checkpoint-1.fcl-ckpt").touch()
         raise RepeatedDeaths("the trainer died three times")
 
-    monkeypatch.setattr("fcl.drivers.train.train", fail)
+    monkeypatch.setattr("fcl.drivers.train.run_training", fail)
     out = tmp_path / "o.fcl"
     result = run(*job)
     assert result.exit_code == 5 and not out.exists()
@@ -274,7 +274,7 @@ def test_a_bug_keeps_its_traceback(
     def bug(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("fcl.drivers.train.train", bug)
+    monkeypatch.setattr("fcl.drivers.train.run_training", bug)
     result = run(*job)
     assert isinstance(result.exception, ZeroDivisionError)
 
@@ -366,7 +366,7 @@ def test_a_log_that_fails_does_not_end_the_run(
 
     import fcl.drivers.train
 
-    fcl.drivers.train.train = train  # in the fake module, which the fixture removes
+    fcl.drivers.train.run_training = train  # in the fake module, which the fixture removes
     out = tmp_path / "o.fcl"
     result = run(*job, "--log-json", log)
     assert result.exit_code == 0 and out.exists()

@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 import fcl
 from fcl import FCLClassifier, FCLRegressor
 from fcl.drivers import executor
-from fcl.drivers.train import train
+from fcl.drivers.train import run_training
 from fcl.errors import ConvergenceWarning
 
 
@@ -459,9 +459,9 @@ def test_an_interrupt_is_raised(
     polls = iter([False] * 4 + [True] * 100)
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
-        return train(*arguments, **options | {"should_stop": lambda: next(polls)})
+        return run_training(*arguments, **options | {"should_stop": lambda: next(polls)})
 
-    monkeypatch.setattr(executor, "train", interrupted)
+    monkeypatch.setattr(executor, "run_training", interrupted)
     with pytest.raises(KeyboardInterrupt):
         FCLClassifier(tol=1e-12).fit(X, y)
 
@@ -497,9 +497,9 @@ def test_classes_share_the_time(
         given.append(max_time)
         spent = max_time / 3.0 if len(given) == 2 else max_time
         now += spent
-        return replace(train(*data, **options), limit_seconds=spent)
+        return replace(run_training(*data, **options), limit_seconds=spent)
 
-    monkeypatch.setattr(executor, "train", slow_train)
+    monkeypatch.setattr(executor, "run_training", slow_train)
     labels = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.4, 0.6, 0.8]))
     FCLClassifier(max_time=15.0).fit(X, labels)
     assert given == pytest.approx([3.0, 3.0, 11.0 / 3.0, 11.0 / 3.0, 11.0 / 3.0])

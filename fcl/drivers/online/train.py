@@ -34,7 +34,8 @@ from fcl.model.facts import hashing_facts, intercept_fact, proof_facts
 from fcl.model.model import Model, load_model
 from fcl.online import Learner
 from fcl.options import OnlineOptions, OnlineRunOptions
-from fcl.options.online import LEARNING, RUNNING
+from fcl.options.choices import PENALTY, ElasticNet, arguments_by_name
+from fcl.options.online import LEARNING, METHOD, ONLINE_OPTIONS, RUNNING
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
 from fcl.run.bar import Progress
@@ -140,29 +141,16 @@ def train_online(
     alpha: float | None = None,
     C: float | None = None,
     method: str = "ftrl",
+    penalty: str | ElasticNet = "l1",
     loss: str = "logistic",
     rate: float | str = "auto",
     passes: int | None = None,
-    power: float = 0.5,
-    decay: float = 1.0,
-    step: str = "implicit",
-    period: int = 100,
-    theta: float = float("inf"),
-    truncation: str = "soft",
-    average: bool = False,
-    l1_ratio: float = 1.0,
     intercept: bool = True,
     weights: str = "float64",
-    gamma: float | None = None,
-    max_weight: float | None = None,
-    rates: str = "feature",
-    batch: int = 1,
-    radius: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
     hash_bits: int | None = None,
     shuffle: bool = True,
-    valid: DataSet | None = None,
-    valid_fraction: float | None = None,
+    valid: DataSet | float | None = None,
     seed: int = 0,
     block_rows: int = 65_536,
     memory: int | str = "4GiB",
@@ -172,6 +160,7 @@ def train_online(
     save: str | os.PathLike[str] | Output | None = None,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
+    **old: Any,
 ) -> OnlineResult:
     """Learn a sparse linear model online: one row after another, in one pass or a few.
 
@@ -187,20 +176,23 @@ def train_online(
         As for :func:`fcl.train`; the family must be able to list the features of a row.
     alpha, C : float
         Exactly one: the weight of the penalty, or C = 1 / (alpha * S).
-    method : {"ftrl", "truncated-gradient", "ball", "ogd"}
-        ``ftrl`` follows the regularised leader (McMahan 2011); ``truncated-gradient`` is the method of
-        Langford, Li and Zhang (2008); ``ball`` keeps the L1 norm of the weights within ``radius`` by
-        projections (Duchi, Shalev-Shwartz, Singer and Chandra 2008); alpha or C then sets only the
-        problem whose optimum the model is compared with; ``ogd`` is gradient descent with a rate for
-        each feature, also over tables of 24 bits a feature (Golovin, Sculley, McMahan and Young 2013).
+    method : str
+        ``"ftrl"`` follows the regularised leader (McMahan 2011); ``"truncated-gradient"`` is the method
+        of Langford, Li and Zhang (2008); ``"ball:radius=10"`` keeps the L1 norm of the weights within
+        ``radius`` by projections (Duchi, Shalev-Shwartz, Singer and Chandra 2008); alpha or C then sets
+        only the problem whose optimum the model is compared with; ``"ogd"`` is gradient descent with a
+        rate for each feature, also over tables of 24 bits a feature (Golovin, Sculley, McMahan and Young
+        2013). Options follow the name, as in ``"truncated-gradient:period=50,truncation=round"``:
+        :class:`fcl.online.OnlineOptions` describes them, and ``fcl list methods`` says which method has
+        which.
+    penalty : str or ElasticNet
+        ``"l1"``, or ``"elastic:l1_ratio=0.5"``, not of ball.
     loss : {"logistic", "squared", "squared_hinge", "hinge"}
     rate : float or "auto"
         Rate of the first row; auto: the best of a few in short trials.
     passes : int, optional
         Passes over the rows: by default 1, or those of the run that is resumed.
-    power, decay, step, period, theta, truncation, average, l1_ratio, intercept
-        See :class:`fcl.online.OnlineOptions`.
-    weights, gamma, max_weight, rates, batch, radius
+    intercept, weights
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
@@ -210,7 +202,7 @@ def train_online(
         have no names; the exact problem has another optimum. None: each feature has its own weight.
     shuffle : bool
         Read blocks in random order, and the rows of a block permuted; False: in the order of the data.
-    valid, valid_fraction : DataSet, float
+    valid : DataSet or float
         Rows to score the model on: a data set, or the share of rows to set aside.
     seed : int
         Seeds the order, the rows that are set aside, and the rounding of weights such as q2.13.
@@ -236,6 +228,8 @@ def train_online(
         learning as the callback of :func:`fcl.train` does.
     should_stop : callable
         Polled between chunks; True ends learning.
+    **old
+        Arguments of earlier versions, for one version more: a DeprecationWarning gives the new spelling.
 
     Returns
     -------
@@ -258,9 +252,16 @@ def train_online(
     >>> [row.feature for row in result.model.describe(2)]
     ['x3', 'x0']
     """
-    given = dict(locals())
+    return run_online(
+        **arguments_by_name("train_online", locals(), ONLINE_OPTIONS, METHOD, PENALTY)
+    )
+
+
+def run_online(**given: Any) -> OnlineResult:
+    """Learn online; the arguments are those of :func:`train_online`, with options by name."""
     job, state = _job(given)
-    reporter = OnlineReporter(progress, should_stop)
+    data, save, certify = given["data"], given.get("save"), given.get("certify", True)
+    reporter = OnlineReporter(given.get("progress"), given.get("should_stop"))
     since = time.monotonic()
     seconds: dict[str, float] = {}
     reporter.started(job)
@@ -324,13 +325,12 @@ def train_online(
 
 def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
     """The memory plan of :func:`train_online` with the same arguments; reads no rows."""
-    given = {"valid": None, "resume": None, **arguments, "data": data, "features": features}
-    return _job(given)[0].plan
+    return _job({**arguments, "data": data, "features": features})[0].plan
 
 
 def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     """The job for the arguments of :func:`train_online`, and the state that it resumes."""
-    data, features, state = given["data"], given["features"], None
+    data, features, state = given["data"], given.get("features"), None
     options = OnlineOptions(1.0, **{name: given[name] for name in LEARNING if name in given})
     own = {name: given[name] for name in RUNNING if given.get(name) is not None}
     running = OnlineRunOptions(**own)
