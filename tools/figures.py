@@ -2,7 +2,7 @@
 """Draw the picture of README.md: the gap against time, in a run on the example data.
 
     python tools/figures.py                   train, then draw
-    python tools/figures.py --log run.jsonl   draw the run of such a log (fcl-train --log-json)
+    python tools/figures.py --log run.jsonl   draw the run of such a log (fcl train --log-json)
 
 Trains on the k-mers of examples/celegans to a relative gap of 1e-6, with kernels compiled beforehand, and
 writes one SVG for light pages and one for dark pages. Needs the extra "figures".
@@ -99,7 +99,7 @@ def main() -> None:
             train(log)
         done = passes(log)
     if not done:
-        sys.exit(f"{log}: expected a log of fcl-train with at least one pass, found none")
+        sys.exit(f"{log}: expected a log of fcl train with at least one pass, found none")
     for mode in COLOURS:
         draw(done, mode, args.out / f"gap-{mode}.svg")
     print(f"gap-light.svg and gap-dark.svg are in {args.out}")

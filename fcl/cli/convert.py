@@ -49,7 +49,7 @@ _HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".h5ad")
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=FILE)
 @click.argument("out", metavar="OUT", type=FILE)
 def command(inputs: tuple[str, ...], out: str, **options: Any) -> int:
-    """Convert the files IN into the Zarr group OUT, from which fcl-train reads.
+    """Convert the files IN into the Zarr group OUT, from which fcl train reads.
 
     IN is a FASTA file, or one of positive and one of negative sequences; BED, narrowPeak or a table of
     sites, with --genome; a table with a column of sequences; a table of numbers and categories (CSV, TSV,

@@ -1,4 +1,4 @@
-"""``fcl-predict --explain``: the largest contributions to the margin of each row, as TSV."""
+"""``fcl predict --explain``: the largest contributions to the margin of each row, as TSV."""
 
 from __future__ import annotations
 

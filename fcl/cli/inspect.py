@@ -1,4 +1,4 @@
-"""``fcl-inspect``: the features of a model and its certificate."""
+"""``fcl inspect``: the features of a model and its certificate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Exit codes: 0 success, 1 the machine failed or an output was taken (the result i
 """
 
 
-@click.command("fcl-inspect", cls=TableCommand, epilog=EPILOG)
+@click.command("fcl inspect", cls=TableCommand, epilog=EPILOG)
 @click.argument("model", type=FILE)
 def command(
     model: str,
@@ -108,7 +108,7 @@ def _lines(model: Model) -> Iterator[str]:
 
 
 def main() -> None:
-    """Entry point of the script ``fcl-inspect``."""
+    """Entry point of the script ``fcl inspect``."""
     run(command)
 
 

@@ -189,7 +189,7 @@ class TableCommand(Command):
 
 
 class TrainCommand(TableCommand):
-    """``fcl-train``, for which a second file of sequences or intervals is that of ``--negatives``."""
+    """``fcl train``, for which a second file of sequences or intervals is that of ``--negatives``."""
 
     def __init__(self, name: str, **more: Any) -> None:
         super().__init__(name, **more)

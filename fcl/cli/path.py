@@ -1,4 +1,4 @@
-"""``fcl-train --path``: train at many values of C, and write the chosen model."""
+"""``fcl train --path``: train at many values of C, and write the chosen model."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _VARIANT_NAMES = (
 )  # fmt: skip
 
 
-@click.command("fcl-predict", cls=TableCommand, epilog=EPILOG + EXIT_CODES)
+@click.command("fcl predict", cls=TableCommand, epilog=EPILOG + EXIT_CODES)
 @click.argument("model", type=FILE)
 @click.argument("inputs", nargs=-1, metavar="[IN...]", type=FILE)
 def command(
@@ -139,6 +139,8 @@ def _mode(request: Request) -> _Mode:
             raise InputError(f"{spelled} is not an option for {mode.words}; leave it out")
     if request.kind != "margin" and mode is _VARIANTS:
         raise InputError(f"--{request.kind} is not an option for --vcf, which compares margins")
+    if request.kind == "predicted" and (mode is _SITES or options["explain"] is not None):
+        raise InputError("--predicted gives labels, --sites and --explain numbers; leave it out")
     return mode
 
 
@@ -223,7 +225,7 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
         if top is None:
             with _predictor(model, data, options) as predictor:
                 if known.readers:
-                    args = (data, known, out, request.overwrite, keep)
+                    args = (data, known, out, request.overwrite, keep, kind)
                     n_rows = write_known_scores(predictor, *args)
                 else:
                     by_chunks = predictor is not model and text_suffix(out) == ".zarr"

@@ -75,7 +75,7 @@ def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     target = "--label" if options["label"] else "--y" if options["y"] else ""
     name = f"{request.inputs[0]}: {target}" if target else "the labels of the files"
     top = options["explain"]
-    lines = TableLines(table_scores(model))
+    lines = TableLines(table_scores(model, request.kind))
     if top:
         explained = explained_model(model, options, request.kind)
         lines = ExplainedLines(explained, table_scores(model), scorer, top, printable)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def model_lines(model: Model, path: str, top: int) -> list[str]:
-    """The summary of ``fcl-inspect``."""
+    """The summary of ``fcl inspect``."""
     lines = aligned([Fact("model", path), *model.facts()])
     if strongest := strongest_lines(model, top):
         lines += ["", *strongest]

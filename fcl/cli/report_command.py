@@ -1,4 +1,4 @@
-"""``fcl-report``: a model as an HTML page."""
+"""``fcl report``: a model as an HTML page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ The report needs the extra: pip install 'fcl[report]'
 MOST_NAMES = 1 << 28
 
 
-@click.command("fcl-report", cls=TableCommand, epilog=EPILOG)
+@click.command("fcl report", cls=TableCommand, epilog=EPILOG)
 @click.argument("model", type=FILE)
 @click.pass_context
 def command(ctx: click.Context, /, model: str, out: str, **options: Any) -> int:
@@ -135,14 +135,14 @@ def _names(path: str) -> list[str]:
 
 
 def report_on_training(model: str, options: Mapping[str, Any], trusted: Collection[str]) -> None:
-    """Write the report of ``fcl-train --report``; a failure is reported, but does not end the command.
+    """Write the report of ``fcl train --report``; a failure is reported, but does not end the command.
 
     Parameters
     ----------
     model : str
         The model file.
     options : mapping
-        The options of ``fcl-train``.
+        The options of ``fcl train``.
     trusted : collection of str
         Modules that the model may name.
     """
@@ -169,11 +169,11 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
 
 def say_how_to_report(model: str, out: str) -> None:
     """Name the command that makes the report of a training that did not make it."""
-    messages.say(f"no report; make it with: fcl-report {model} --data DATA --out {out}")
+    messages.say(f"no report; make it with: fcl report {model} --data DATA --out {out}")
 
 
 def main() -> None:
-    """Entry point of the script ``fcl-report``."""
+    """Entry point of the script ``fcl report``."""
     run(command)
 
 

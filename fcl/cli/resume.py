@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of ``fcl-train`` that a checkpoint keeps, with absolute paths."""
+    """The options of ``fcl train`` that a checkpoint keeps, with absolute paths."""
     return absolute_paths({name: options[name] for name in KEPT}, KEPT)
 
 
@@ -52,7 +52,7 @@ def resume_options(
     command = checkpoint.options.get("command")
     if not isinstance(command, Mapping):
         raise InputError(
-            f"{folder}: this checkpoint was not made by fcl-train and does not name its data; "
+            f"{folder}: this checkpoint was not made by fcl train and does not name its data; "
             "resume it from Python, where it was started"
         )
     check_places(folder, "train", command, checkpoint.signature, given, options["allowed_hosts"])

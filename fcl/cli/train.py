@@ -1,4 +1,4 @@
-"""``fcl-train``: from a data set to a certified model."""
+"""``fcl train``: from a data set to a certified model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ job may change only {MAY_CHANGE}.
 """
 
 
-@click.command("fcl-train", cls=TrainCommand, epilog=EPILOG)
+@click.command("fcl train", cls=TrainCommand, epilog=EPILOG)
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
     """Train a sparse linear model on DATA, with a proven bound on its distance from the optimum.

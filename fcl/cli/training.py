@@ -1,4 +1,4 @@
-"""What ``fcl-train`` does at one value of C."""
+"""What ``fcl train`` does at one value of C."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TrainSteps(LearnSteps):
     resumed : the checkpoint to continue from.  Other parameters are as for :class:`LearnSteps`.
     """
 
-    command, script = TRAIN, "fcl-train"
+    command, script = TRAIN, "fcl train"
     arrays = ("x", "y", "offset", "covariates")
 
     def __init__(
@@ -179,7 +179,7 @@ class TrainSteps(LearnSteps):
         hint = "no checkpoint holds it"
         if options["checkpoint"] is not None and not result.checkpoint_failed:
             hint = (
-                "the checkpoint has its weights: write it with fcl-train --resume "
+                "the checkpoint has its weights: write it with fcl train --resume "
                 f"{options['checkpoint']} --out FILE"
             )
         self.outputs.write(
@@ -197,7 +197,7 @@ class TrainSteps(LearnSteps):
         model = Fact("model", self.outputs["--out"].path)
         facts = [*result.facts(self.view.validation), model]
         if folder is not None and not result.checkpoint_failed:
-            how = f"resume with: fcl-train --resume {folder}"
+            how = f"resume with: fcl train --resume {folder}"
             facts.append(Fact("checkpoint", f"{folder} ({how})"))
         return result_lines(facts, result.model)
 

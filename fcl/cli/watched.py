@@ -13,7 +13,7 @@ from fcl.cli.common import messages
 from fcl.cli.progress import JsonLog, LineView, LiveView, View
 from fcl.cli.signals import Stop
 from fcl.errors import ConvergenceWarning, ScaleWarning
-from fcl.run.events import Event
+from fcl.run.events import Compiled, Compiling, Event
 
 
 def passes_view(lines: bool) -> View:
@@ -48,9 +48,13 @@ def watched(
         if options["log_json"] is not None:
             log = stack.enter_context(JsonLog(options["log_json"], options))
 
+        said: set[type] = set()  # a job compiles kernels more than once, which is said once
+
         def progress(event: Event) -> None:
             stop.listening |= listens(event)
-            view(event)
+            if not isinstance(event, Compiling | Compiled) or type(event) not in said:
+                view(event)
+            said.add(type(event))
             if log is not None:
                 log(event)
 

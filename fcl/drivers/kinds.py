@@ -1,6 +1,6 @@
 """Kinds of families: groups of families that call the same kernels.
 
-A job compiles only the kernels that it uses. ``fcl-train --warmup`` compiles all kernels, or the kernels
+A job compiles only the kernels that it uses. ``fcl train --warmup`` compiles all kernels, or the kernels
 that ``--features`` needs.
 """
 

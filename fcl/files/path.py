@@ -63,7 +63,7 @@ _TABLE = schema.record(
     ),
 )
 #: What to do about a damaged folder.
-REMEDY = "remove the folder (or give fcl-train --overwrite), and start the path over"
+REMEDY = "remove the folder (or give fcl train --overwrite), and start the path over"
 
 
 def read_table(path: Path) -> dict[str, Any]:

@@ -55,6 +55,9 @@ class MemoryPlan:
         width = max(len(name) for name, _ in rows)
         return [f"{name:<{width}}  {format_bytes(size):>10}  {size:>18,}" for name, size in rows]
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def to_dict(self) -> dict[str, object]:
         """The plan as JSON data, sizes in bytes."""
         lines = {name: int(size) for name, size in self.parts}

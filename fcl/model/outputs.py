@@ -12,7 +12,7 @@ from fcl.errors import InputError
 from fcl.model.predictor import Predictor
 from fcl.types import Floats
 
-KINDS = ("margin", "probability", "mean")
+KINDS = ("margin", "probability", "mean", "predicted")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def scores_of(model: Predictor, kind: str) -> Scores:
     Parameters
     ----------
     model : Predictor
-    kind : {"margin", "probability", "mean"}
+    kind : {"margin", "probability", "mean", "predicted"}
+        ``predicted`` is the label of a row as text.
 
     Raises
     ------
@@ -77,7 +78,9 @@ def scores_of(model: Predictor, kind: str) -> Scores:
         The kind is unknown, or the loss of the model does not give scores of this kind.
     """
     if kind not in KINDS:
-        raise InputError(f'kind must be "margin", "probability" or "mean", got {kind!r}')
+        raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    if kind == "predicted":
+        return _predicted(model)
     if kind == "probability":
         model.require_probability()
     scores = Scores(kind, column_heads(kind, model), np.asarray if kind == "margin" else model.mean)
@@ -85,16 +88,29 @@ def scores_of(model: Predictor, kind: str) -> Scores:
     return scores
 
 
-def table_scores(model: Predictor) -> list[Scores]:
+def _predicted(model: Predictor) -> Scores:
+    several = model.n_outputs > 1
+    if model.noun != "class" if several else model.labels is None:
+        raise InputError("predicted: expected a model of classes, which gives each row one label")
+    names = output_names(model) if several else map(label_text, model.labels or ())
+    labels = np.array([*names])
+
+    def of(margins: Floats) -> np.ndarray:
+        best = margins.argmax(axis=1) if several else (margins > 0.0).astype(int)
+        return np.asarray(labels[best])
+
+    return Scores("predicted", ("predicted",), of)
+
+
+def table_scores(model: Predictor, kind: str = "") -> list[Scores]:
     """The scores that a table shows beside what is known of the rows.
 
-    The predicted class of several, the margins, and the probabilities or means unless
-    the margins are the means.
+    The predicted class of several, or if it is the ``kind`` that the user asked for, the margins, and the
+    probabilities or means unless the margins are the means.
     """
     found = [scores_of(model, "margin")]
     if model.mean_name:
         found.append(scores_of(model, model.mean_name))
-    labels = np.array(output_names(model))
-    if len(labels) > 1 and model.noun == "class":
-        found.insert(0, Scores("predicted", ("predicted",), lambda m: labels[m.argmax(axis=1)]))
+    if (model.n_outputs > 1 and model.noun == "class") or kind == "predicted":
+        found.insert(0, _predicted(model))
     return found

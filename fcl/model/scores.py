@@ -70,9 +70,9 @@ def write_scores(
         compressed, and ``-`` is standard output, as ``.tsv``. Scores have the shape (n,), or (n, K) for
         K > 1 outputs, whose columns are named ``kind_LABEL`` in the head of a ``.tsv``, and in the
         attribute ``columns`` of a ``.zarr``.
-    kind : {"margin", "probability", "mean"}
+    kind : {"margin", "probability", "mean", "predicted"}
         ``probability`` of the positive label, or of each label; ``mean`` is the expected target (the
-        same probabilities, or exp(margin) for poisson loss).
+        same probabilities, or exp(margin) for poisson loss); ``predicted`` the label, for ``.tsv``.
     overwrite : bool
         Whether to replace an existing output.
     block_rows : int
@@ -120,6 +120,10 @@ def _open_scores(
     Raises InputError as `check_scores` does, or if the disk has no room for the scores: a file of a few
     bytes may declare any number of rows.
     """
+    if scores.kind == "predicted" and text_suffix(path) != ".tsv":
+        raise InputError(
+            f"{os.fspath(path)}: labels are text; write a .tsv, or numbers (probability, margin)"
+        )
     write = SUFFIXES[text_suffix(path)]
     check_room(path, n_rows, scores, overwrite)
     return write(path, n_rows, scores, overwrite)
@@ -160,7 +164,8 @@ def _tsv(
     path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool
 ) -> Iterator[Write]:
     # 17 significant digits restore every float64
-    line = "\t".join(["{:.17g}"] * len(scores.names)) + "\n"
+    cell = "{}" if scores.kind == "predicted" else "{:.17g}"
+    line = "\t".join([cell] * len(scores.names)) + "\n"
     with text_output(path, overwrite) as file:
         head = "\t".join(scores.names) + "\n"  # rows that cannot be scored leave nothing on stdout
 

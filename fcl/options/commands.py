@@ -461,6 +461,11 @@ SCORES = (
         help="Write the expected target; exp(margin) for poisson loss.",
         sets=("kind", "mean", "margin"),
     ),
+    _score_kind(
+        "predicted",
+        help="Write the predicted label, in a .tsv; for files of rows beside the other scores.",
+        sets=("kind", "predicted", "margin"),
+    ),
     _predict(
         "out",
         PATH,

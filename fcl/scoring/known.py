@@ -71,16 +71,18 @@ def write_known_scores(
     out: str,
     overwrite: bool,
     on_margins: OnMargins,
+    kind: str = "",
 ) -> int:
     """Write the columns, the margin, and the probability or the mean, as for files of rows.
 
     known : of the data.
     out : a name that ends in ``.tsv`` or ``.tsv.gz``; ``-`` is standard output.
     on_margins : as for :func:`fcl.model.scores.write_scores`.
+    kind : of the score; ``predicted`` adds the label.
 
     Returns the number of rows.
     """
-    lines = TableLines(table_scores(model))
+    lines = TableLines(table_scores(model, kind))
     model.added_margins(data)  # raises before a file is opened
     with text_output(out, overwrite) as file:
         file.write(lines.head(known.rows(0, 0)))

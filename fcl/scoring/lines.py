@@ -16,7 +16,7 @@ from fcl.model.outputs import Scores
 from fcl.scoring.sites import SITE_STRANDS
 from fcl.types import Bytes, Floats
 
-ScoreKind = Literal["margin", "probability", "mean"]
+ScoreKind = Literal["margin", "probability", "mean", "predicted"]
 
 #: Characters that would end a cell or a line.
 _SEPARATORS = str.maketrans({"\t": " ", "\n": " ", "\r": " "})

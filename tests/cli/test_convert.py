@@ -1,4 +1,4 @@
-"""The command ``fcl convert``, and what ``fcl-train`` says about files to convert."""
+"""The command ``fcl convert``, and what ``fcl train`` says about files to convert."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_python_says_how_to_convert(tmp_path: Path) -> None:
 
 
 def test_names_of_columns(tmp_path: Path, run: Run) -> None:
-    """Names in ``var`` are those of features in the model, in fcl-inspect and of estimators."""
+    """Names in ``var`` are those of features in the model, in fcl inspect and of estimators."""
     import zarr
 
     rng = np.random.default_rng(2)

@@ -30,7 +30,7 @@ INLINE = ("--driver", "inline")
 
 @pytest.fixture
 def run(run: Run) -> Run:
-    """The commands, of which ``fcl-train`` uses the inline driver."""
+    """The commands, of which ``fcl train`` uses the inline driver."""
 
     def run_inline(name: str, *arguments: object) -> Result:
         return run(name, *arguments, *(INLINE if name == "train" else ()))
@@ -155,7 +155,7 @@ def contents(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def started(*arguments: object) -> Iterator[tuple[Any, Callable[[str], list[str]]]]:
-    """Start ``fcl-train``; yields the process and a function that reads up to a line with some words."""
+    """Start ``fcl train``; yields the process and a function that reads up to a line with some words."""
     command = [sys.executable, "-m", "fcl", "train", *map(str, arguments)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
 
@@ -176,7 +176,7 @@ def started(*arguments: object) -> Iterator[tuple[Any, Callable[[str], list[str]
 
 
 def finished(*arguments: object) -> tuple[int, str]:
-    """The exit code and the messages of ``fcl-train``."""
+    """The exit code and the messages of ``fcl train``."""
     with started(*arguments) as (process, read):
         lines = read("no line has these words")
         return process.returncode, "".join(lines)

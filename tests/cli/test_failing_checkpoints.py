@@ -131,4 +131,4 @@ def test_a_refused_job_leaves_nothing_or_says_what(
     assert "is nan" in result.stderr or "finite" in result.stderr
     folder = tmp_path / "o.fcl.checkpoint"
     assert folder.exists() is left and not out.exists()
-    assert (f"fcl-train --resume {folder}" in result.stderr) is left
+    assert (f"fcl train --resume {folder}" in result.stderr) is left

@@ -1,4 +1,4 @@
-"""fcl-train --path, with real training on small data."""
+"""fcl train --path, with real training on small data."""
 
 from __future__ import annotations
 
@@ -287,10 +287,10 @@ def test_a_resumed_path_says_which_rows_it_counts(
     monkeypatch.setattr(paths._PathFit, "new_points", failing)
     first = run(*command)
     n = len(np.load(data / "y.npy"))
-    assert first.exit_code == 1 and f"fcl-train: {n:,} rows (" in first.stderr, first.output
+    assert first.exit_code == 1 and f"fcl train: {n:,} rows (" in first.stderr, first.output
     monkeypatch.undo()
     again = ok(run(*command))
-    assert again.stderr.count(f"fcl-train: {n:,} rows (") == 1, again.stderr
+    assert again.stderr.count(f"fcl train: {n:,} rows (") == 1, again.stderr
 
 
 def test_the_plan_of_a_path(data: Path, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""fcl-predict and fcl-inspect."""
+"""fcl predict and fcl inspect."""
 
 from __future__ import annotations
 

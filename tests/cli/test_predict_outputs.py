@@ -48,3 +48,32 @@ def test_contributions_add_up_to_the_margins_of_one_output(
     np.testing.assert_allclose(found[:, 0], model.margins(X)[:, 2], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found[:, 1:].sum(axis=1), found[:, 0], atol=1e-12)
     np.testing.assert_allclose(found[:, 2:4], expected.contributions, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), ("a", "b", "c")])
+def test_predicted_labels(
+    tmp_path: Path, run: Callable[..., Result], labels: tuple[str, ...]
+) -> None:
+    y = np.array(labels)[NUMBERS[:, : len(labels)].argmax(axis=1)]
+    loss = "logistic" if len(labels) == 2 else "softmax"
+    model = fcl.train(fcl.open_data(X, y=y), "columns", C=1.0, loss=loss, tol=1e-2).model
+    path, out, rows = tmp_path / "m.fcl", tmp_path / "p.tsv", save(tmp_path / "d", X=X)
+    model.save(path)
+    ok(run("predict", path, rows, "--predicted", "--out", out))
+    assert out.read_text().split() == ["predicted", *model.predict(X).tolist()]
+    table = tmp_path / "t.csv"
+    np.savetxt(table, X, "%.12g", ",", header="c0,c1,c2,c3", comments="")
+    ok(run("predict", path, table, "--predicted", "--out", out, "--overwrite"))
+    head, *lines = (line.split("\t") for line in out.read_text().splitlines())
+    assert [line[head.index("predicted")] for line in lines] == model.predict(X).tolist()
+    refused = run("predict", path, rows, "--predicted", "--out", tmp_path / "p.npy")
+    assert refused.exit_code == 2 and "labels are text" in refused.stderr
+    assert not (tmp_path / "p.npy").exists()
+
+
+def test_numbers_have_no_labels(tmp_path: Path, run: Callable[..., Result]) -> None:
+    path, rows = tmp_path / "m.fcl", save(tmp_path / "d", X=X)
+    data = fcl.open_data(X, y=NUMBERS[:, 0])
+    fcl.train(data, "columns", C=1.0, loss="squared", tol=1e-2).model.save(path)
+    refused = run("predict", path, rows, "--predicted", "--out", tmp_path / "p.tsv")
+    assert refused.exit_code == 2 and "expected a model of classes" in refused.stderr

@@ -52,7 +52,7 @@ def unread() -> Iterator[int]:
 def test_output_that_nobody_reads(
     data: Path, tmp_path: Path, model_file: Path, unread: int, command: str
 ) -> None:
-    """As in ``fcl-inspect model | head``: no error, and the work is done."""
+    """As in ``fcl inspect model | head``: no error, and the work is done."""
     out = tmp_path / "o.fcl"
     arguments = {"train": [data, *OPTIONS, "--out", out], "inspect": [model_file]}[command]
     done = subprocess.run(
@@ -90,7 +90,7 @@ def test_messages_that_nobody_reads(data: Path, tmp_path: Path, unread: int) -> 
 def test_output_on_a_full_disk(model_file: Path) -> None:
     done = shell('"$@" > /dev/full', "inspect", model_file)
     assert done.returncode == 1
-    assert done.stderr == b"fcl-inspect: error: standard output: No space left on device\n"
+    assert done.stderr == b"fcl inspect: error: standard output: No space left on device\n"
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_printable() -> None:
 def test_names_of_arrays_are_shown_in_one_line(
     tmp_path: Path, run: Callable[..., Result], format: str
 ) -> None:
-    name = "a\nfcl-train: done\x1b[31m"
+    name = "a\nfcl train: done\x1b[31m"
     values = {name: np.full((4, 2), np.nan), "y": np.arange(4) % 2}
     path = tmp_path / "d"
     if format == "hdf5":
@@ -196,5 +196,5 @@ def test_names_of_arrays_are_shown_in_one_line(
     for x in ("X", name):
         done = run("train", path, "--x", x, *OPTIONS[2:], "--features", "columns", "--plan")
         assert done.exit_code == 2
-        assert r"a\nfcl-train: done\x1b[31m" in done.stderr.splitlines()[1]
+        assert r"a\nfcl train: done\x1b[31m" in done.stderr.splitlines()[1]
         assert len(done.stderr.splitlines()) == 2 and "\x1b" not in done.stderr

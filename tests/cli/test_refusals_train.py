@@ -254,4 +254,4 @@ def test_a_checkpoint_made_from_python_is_refused(
     start: Callable[..., Path], driver: Any, refuses: Refuses
 ) -> None:
     start(command=None)
-    refuses(line, "train --resume o.fcl.checkpoint", "was not made by fcl-train")
+    refuses(line, "train --resume o.fcl.checkpoint", "was not made by fcl train")

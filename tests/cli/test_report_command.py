@@ -1,4 +1,4 @@
-"""fcl-report, fcl-train --report, fcl-predict --explain and fcl-inspect --meme."""
+"""fcl report, fcl train --report, fcl predict --explain and fcl inspect --meme."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_the_report_of_a_training(
     driver.before_end = lambda arguments: os.kill(os.getpid(), signal.SIGTERM)
     stopped = run(*job, "--report", report)
     assert stopped.exit_code == 143 and out.exists() and not report.exists()
-    assert "no report; make it with: fcl-report" in stopped.stderr
+    assert "no report; make it with: fcl report" in stopped.stderr
     out.unlink()
     driver.before_end = lambda arguments: os.remove(data / "y.npy")
     failed = run(*job, "--report", report)
     assert failed.exit_code == 0 and out.exists() and not report.exists()
     assert "the report could not be written: " in failed.stderr
-    assert f"no report; make it with: fcl-report {out} --data DATA --out {report}" in failed.stderr
+    assert f"no report; make it with: fcl report {out} --data DATA --out {report}" in failed.stderr
 
 
 def test_a_signal_ends_the_report_of_a_training(

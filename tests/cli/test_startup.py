@@ -83,7 +83,7 @@ def test_python_m_fcl() -> None:
     assert [line.split(maxsplit=1) for line in table] == [[n, s] for n, (_, s) in COMMANDS.items()]
     wrong = python("-m", "fcl", "bake")
     assert wrong.returncode == 2 and "unknown command 'bake'" in wrong.stderr
-    assert python("-m", "fcl", "train", "--version").stdout.startswith("fcl-train ")
+    assert python("-m", "fcl", "train", "--version").stdout.startswith("fcl train ")
     assert python("-m", "fcl", "inspect", "nothing.fcl").returncode == 2
 
 
@@ -91,7 +91,7 @@ def test_the_command_fcl(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"fcl {fcl.__version__}\n"
     for arguments, code, said in (
-        (["fcl-inspect", "nothing.fcl"], 2, "fcl-inspect: error: nothing.fcl"),
+        (["fcl-inspect", "nothing.fcl"], 2, "fcl inspect: error: nothing.fcl"),
         (["convert", "a.fa"], 2, "fcl convert: error: Missing argument 'IN...'"),
     ):
         with pytest.raises(SystemExit) as ended:

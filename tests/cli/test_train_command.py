@@ -1,4 +1,4 @@
-"""fcl-train with a fake trainer: options, errors, outputs, exit codes."""
+"""fcl train with a fake trainer: options, errors, outputs, exit codes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     assert load_model(out).n_active == 3
 
     lines = result.stderr.splitlines()
-    assert lines[0] == f"fcl-train: reading {data}"
+    assert lines[0] == f"fcl train: reading {data}"
     passes = [line for line in lines if line.startswith("pass ")]
     assert len(passes) == 3
     for word in ("objective 12.5", "bound 12.4", "gap 0.008", "violation 1.01", "active 3",
@@ -112,7 +112,7 @@ def test_options_of_the_driver(job: Job, tmp_path: Path, driver: Any, run: Run) 
     assert call["checkpoint"] == str(tmp_path / "c") and call["checkpoint_every"] == 90.0
     assert call["shared_files"] == str(tmp_path)
     assert call["should_checkpoint"]() is False and call["should_stop"]() is False
-    assert f"resume with: fcl-train --resume {tmp_path / 'c'}" in result.stdout
+    assert f"resume with: fcl train --resume {tmp_path / 'c'}" in result.stdout
 
     result = ok(run(*job, "--no-checkpoint", "--driver", "inline", "--overwrite"))
     assert driver.calls[-1]["checkpoint"] is None and driver.calls[-1]["driver"] == "inline"
@@ -159,7 +159,7 @@ def test_the_checkpoint_of_a_job_that_converged_gives_way(
     assert {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")} == before
     again = ok(run(*own))
     assert f"{folder}: the job there has reached its tolerance" in again.stderr
-    assert f"fcl-train --resume {folder} --tol SMALLER" in again.stderr
+    assert f"fcl train --resume {folder} --tol SMALLER" in again.stderr
     assert not before.keys() & {path.name for path in folder.glob("*.fcl-ckpt")}
     out.unlink()
     quiet = run(*own, "--quiet", "--max-passes", 1, "--tol", 1e-9)
@@ -237,7 +237,7 @@ def test_errors_of_the_trainer_leave_nothing(
     )  # fmt: skip
     assert result.exit_code == code
     last = result.stderr.splitlines()[-1]
-    assert last.startswith("fcl-train: error: ") and message in last
+    assert last.startswith("fcl train: error: ") and message in last
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -253,7 +253,7 @@ def test_repeated_deaths_leave_a_checkpoint(
     out = tmp_path / "o.fcl"
     result = run(*job)
     assert result.exit_code == 5 and not out.exists()
-    assert f"resume with: fcl-train --resume {out}.checkpoint" in result.stderr
+    assert f"resume with: fcl train --resume {out}.checkpoint" in result.stderr
 
 
 @pytest.mark.parametrize("reason", ["tolerance", "max-time"])
@@ -333,7 +333,7 @@ def test_no_place_for_the_model(
     out = tmp_path / "o.fcl"
     result = run(*job, "--disk-wait", "1s")
     assert result.exit_code == 1
-    assert f"fcl-train --resume {out}.checkpoint --out FILE" in result.stderr
+    assert f"fcl train --resume {out}.checkpoint --out FILE" in result.stderr
     assert list(rescue.iterdir()) == [] and not out.exists()
 
 

@@ -57,8 +57,8 @@ def converted_before(result: Result) -> bool:
 
 def test_the_same_model_as_from_the_converted_table(run: Run) -> None:
     said = ok(run("train", *TABLE)).stderr.splitlines()
-    assert said[0] == "fcl-train: reading churn.csv"
-    assert said[1].startswith("fcl-train: churn.csv: 200 rows converted to m.fcl.data.zarr, which")
+    assert said[0] == "fcl train: reading churn.csv"
+    assert said[1].startswith("fcl train: churn.csv: 200 rows converted to m.fcl.data.zarr, which")
     convert(["churn.csv"], "churn.zarr", y="churn")
     ok(run("train", "churn.zarr", "--features", "columns", "--C", "0.5", "--out", "z.fcl"))
     model, other = fcl.load_model("m.fcl"), fcl.load_model("z.fcl")

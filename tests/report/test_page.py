@@ -179,7 +179,7 @@ def test_the_same_bytes_twice_and_the_numbers_of_the_model(kmers: Case, tmp_path
         f"no weights for all {kmers.model.certificate.n_priced:,} features lower the training objective "
         "by more than 0.80 %.",
         "256 MiB of 1 GiB", "G at -1", "ab" * 32,
-        "fcl-train --resume m.fcl.checkpoint --tol SMALLER",
+        "fcl train --resume m.fcl.checkpoint --tol SMALLER",
     ):  # fmt: skip
         assert text in first.html, text
     assert {"gap.svg", "effects.svg", "convergence.svg", "curves.svg"} <= first.plots.keys()
@@ -344,7 +344,7 @@ def test_the_command_with_the_same_options(kmers: Case) -> None:
     options |= {"class_weight": [[0, 1.0], ["b c", 2.5]]}
     term = CovariateTerm("obs/a b", None, (0.5,))
     command = (
-        "fcl-train DATA --features kmers:d=3 --C 0.1 --class-weight '0=1.0,b c=2.5' --tol 1e-05 "
+        "fcl train DATA --features kmers:d=3 --C 0.1 --class-weight '0=1.0,b c=2.5' --tol 1e-05 "
         "--driver inline --seed 3 "
     )
     more = {"options": options | {"offset": True}, "covariates": (term,), "sum_weights": 99.5}

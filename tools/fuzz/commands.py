@@ -330,12 +330,12 @@ def _toml_text(value: str) -> str:
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
     """The effective options of a successful command line, including its TOML file and checkpoint."""
-    from fcl.cli.config import effective_options, given_options
+    from fcl.cli.config import effective_options
 
     name, *rest = arguments
     command = commands()[name]
     context = command.make_context(name, list(rest))
-    options, given = dict(context.params), given_options(context)
+    options, given = dict(context.params), dict(context.meta["fcl.given"])
     if "config" in options:
         options, given = effective_options(context)
     if options.get("resume") is not None and name == "train":

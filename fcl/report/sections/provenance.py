@@ -69,10 +69,10 @@ def _data(context: Context) -> list[tuple[str, str]]:
 
 
 def _command(context: Context) -> str:
-    """A command with the options of the model that differ from the defaults of ``fcl-train``."""
+    """A command with the options of the model that differ from the defaults of ``fcl train``."""
     if context.model.certificate.scope is Scope.SUPPORT:
         return "no single command: --refit trained the features of another model again"
-    words = ["fcl-train", "DATA"]
+    words = ["fcl", "train", "DATA"]
     for option in (option for option in TRAINING.values() if option.stored):
         value = context.model.options.get(option.name)
         default = option.default_of_command
@@ -109,7 +109,7 @@ def _resume(context: Context) -> str:
         return "the command of the path with a smaller --tol and another --out"
     folder = local_neighbour(context.path, ".checkpoint")
     name = os.path.basename(folder)
-    command = f"fcl-train --resume {shlex.quote(name)} --tol SMALLER"
+    command = f"fcl train --resume {shlex.quote(name)} --tol SMALLER"
     if os.path.isdir(folder):
         return shortened(command, 400)
     return (

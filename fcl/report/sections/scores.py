@@ -46,7 +46,7 @@ OTHER = (
     "offset, covariates); whether they share rows is not checked."
 )
 WITHOUT = (
-    "Scores, effects and single rows need rows of data: fcl-report MODEL --data DATA --out FILE."
+    "Scores, effects and single rows need rows of data: fcl report MODEL --data DATA --out FILE."
 )
 INTERVALS = (
     "Intervals hold 95 % of the scores of random samples of so many rows, if rows are independent."
