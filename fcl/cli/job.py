@@ -301,8 +301,7 @@ def learn(learner: LearnSteps) -> int:
     if options["plan"]:
         show(learner.plan(arguments))
         return 0
-    from fcl.cli.progress import View
-    from fcl.cli.watched import watched
+    from fcl.cli.progress import View, watched
 
     kept = KeptState(options.get("checkpoint"))
     learner.view = View() if messages.quiet else learner.make_view()

@@ -14,7 +14,7 @@ from fcl.cli.config import effective_options
 from fcl.cli.job import LearnSteps, learn
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
 from fcl.cli.options import TableCommand
-from fcl.cli.progress import View
+from fcl.cli.progress import OnlineLines, View
 from fcl.clock import Clock
 from fcl.errors import InputError
 from fcl.facts import Fact
@@ -124,8 +124,6 @@ class OnlineSteps(LearnSteps):
         return plan_online(**arguments).lines()
 
     def make_view(self) -> View:
-        from fcl.cli.online_report import OnlineLines
-
         return OnlineLines()
 
     def listens(self, event: Event) -> bool:

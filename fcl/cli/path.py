@@ -11,12 +11,11 @@ import click
 
 from fcl.cli.common import messages, printable
 from fcl.cli.job import LearnSteps
-from fcl.cli.path_report import PathView, path_lines
-from fcl.cli.progress import View
+from fcl.cli.path_report import path_lines
+from fcl.cli.progress import PathView, View, passes_view
 from fcl.cli.saving import KeptState
 from fcl.cli.signals import Stop
 from fcl.cli.training import TrainSteps
-from fcl.cli.watched import passes_view
 from fcl.errors import InputError
 from fcl.numerals import read_whole
 from fcl.options import options_of_command

@@ -1,73 +1,17 @@
-"""The progress and the summary of a path, as lines of text."""
+"""The summary of a path, as lines of text."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from fcl.cli.common import messages
-from fcl.cli.progress import View, problem_text
 from fcl.cli.report import covariate_lines, result_lines
 from fcl.facts import Fact, aligned
 from fcl.path.result import score_text
-from fcl.run.events import Event, Jobs, PathStarted, PointDone, PointStarted, Prepared, Started
-from fcl.units import counted, format_gap, format_seconds, score_title
+from fcl.units import counted, score_title
 
 if TYPE_CHECKING:
     from fcl.path.result import OuterScores, PathPoint, PathResult
-
-
-class PathView(View):
-    """A line for each point; another view may show the passes between them.
-
-    Parameters
-    ----------
-    inner : View or None
-        Receives the events of the passes.
-    """
-
-    def __init__(self, inner: View | None = None) -> None:
-        super().__init__()
-        self._inner = inner or View()
-        self._n_done = 0  # jobs on a cluster
-
-    def __enter__(self) -> PathView:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._inner.__exit__(*error)
-
-    def show(self, event: Event) -> None:
-        if isinstance(event, PointDone):
-            messages.write(point_line(event))
-        if isinstance(event, Jobs) and event.done > self._n_done:
-            self._n_done = event.done
-            messages.write(jobs_line(event))
-        if isinstance(event, Started):
-            messages.say(problem_text(event))
-        if isinstance(event, PathStarted | PointStarted | PointDone | Jobs | Started):
-            return
-        if not isinstance(event, Prepared):  # once for each fold
-            self._inner(event)
-
-
-def point_line(event: PointDone) -> str:
-    """A finished point in one line."""
-    part = f"{event.part}, " if event.part else ""
-    score = (
-        "" if event.score is None else f"  {score_title(event.metric)} {score_text(event.score)}"
-    )
-    return (
-        f"{part}point {event.number} of {event.of}  C {event.C:.4g}  active {event.active:,}  "
-        f"gap {format_gap(event.gap)}{score}  passes {event.passes}  {format_seconds(event.seconds)}"
-    )
-
-
-def jobs_line(event: Jobs) -> str:
-    """The jobs on a cluster in one line."""
-    running = f"{counted(event.running, 'job')} on {counted(event.workers, 'worker')}"
-    return f"{event.done} of {counted(event.sent, 'job')} done; running: {running}"
 
 
 def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) -> list[str]:

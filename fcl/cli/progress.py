@@ -1,26 +1,36 @@
-"""Progress of training: lines, a live view on a terminal, and JSON lines in a file."""
+"""What a command shows and logs while it learns: lines, a live view, and JSON lines in a file."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
-from fcl.errors import OutputExistsError, reason
+from fcl.cli.signals import Stop
+from fcl.errors import ConvergenceWarning, OutputExistsError, ScaleWarning, reason
 from fcl.facts import class_weight_text, limits_text, mixture_text, validation_text
 from fcl.memory.ledger import in_words
 from fcl.plain import plain
 from fcl.run.events import (
+    BlockVisited,
     Compiled,
     Compiling,
     Event,
+    Jobs,
+    OnlineProgress,
     PassDone,
+    PathStarted,
+    PointDone,
+    PointStarted,
     Prepared,
     Started,
     StepProgress,
@@ -29,7 +39,7 @@ from fcl.run.events import (
     Workers,
 )
 from fcl.store import names_beside
-from fcl.units import counted, format_bytes, format_gap, format_seconds
+from fcl.units import counted, format_bytes, format_gap, format_seconds, score_title
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -37,6 +47,8 @@ if TYPE_CHECKING:
 
 #: Seconds without a line after which a :class:`LineView` shows the progress of the pass.
 PROGRESS_LINE_EVERY = 5.0
+#: The columns of :class:`OnlineLines`.
+_ONLINE_HEAD = ("rows", "loss", "since last", "constant", "active", "|w|", "rows/s", "memory")
 
 
 def pass_items(
@@ -249,6 +261,100 @@ class LiveView(View):
         return table
 
 
+class PathView(View):
+    """A line for each point; another view may show the passes between them.
+
+    Parameters
+    ----------
+    inner : View or None
+        Receives the events of the passes.
+    """
+
+    def __init__(self, inner: View | None = None) -> None:
+        super().__init__()
+        self._inner = inner or View()
+        self._n_done = 0  # jobs on a cluster
+
+    def __enter__(self) -> PathView:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inner.__exit__(*error)
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, PointDone):
+            messages.write(point_line(event))
+        if isinstance(event, Jobs) and event.done > self._n_done:
+            self._n_done = event.done
+            messages.write(jobs_line(event))
+        if isinstance(event, Started):
+            messages.say(problem_text(event))
+        if isinstance(event, PathStarted | PointStarted | PointDone | Jobs | Started):
+            return
+        if not isinstance(event, Prepared):  # once for each fold
+            self._inner(event)
+
+
+def point_line(event: PointDone) -> str:
+    """A finished point in one line."""
+    from fcl.path.result import score_text
+
+    part = f"{event.part}, " if event.part else ""
+    score = (
+        "" if event.score is None else f"  {score_title(event.metric)} {score_text(event.score)}"
+    )
+    return (
+        f"{part}point {event.number} of {event.of}  C {event.C:.4g}  active {event.active:,}  "
+        f"gap {format_gap(event.gap)}{score}  passes {event.passes}  {format_seconds(event.seconds)}"
+    )
+
+
+def jobs_line(event: Jobs) -> str:
+    """The jobs on a cluster in one line."""
+    running = f"{counted(event.running, 'job')} on {counted(event.workers, 'worker')}"
+    return f"{event.done} of {counted(event.sent, 'job')} done; running: {running}"
+
+
+class OnlineLines(View):
+    """A table with one line for each report of progress."""
+
+    def __init__(self) -> None:
+        self._headed = False
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, OnlineProgress):
+            return
+        if not self._headed:
+            self._headed = True
+            words = [f"{word:>10}" for word in _ONLINE_HEAD]
+            messages.write(" ".join([*words, "held out" if event.validation else ""]).rstrip())
+        cells = (
+            f"{event.rows:,}",
+            f"{event.loss:.5g}",
+            f"{event.loss_since:.5g}",
+            f"{event.constant_loss:.5g}",
+            f"{event.active:,}",
+            f"{event.norm:.4g}",
+            f"{event.rows_per_second:,.0f}",
+            format_bytes(event.memory_bytes),
+        )
+        more = f"{validation_text(event.validation)} {'seen' * event.seen}"
+        messages.write(" ".join([*(f"{cell:>10}" for cell in cells), more]).rstrip())
+
+
+class BlockLines(View):
+    """One line for each visit of a block."""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, BlockVisited):
+            from fcl.stagewise.describe import place, scores_text
+
+            times = f"{format_seconds(event.seconds)}, {format_seconds(event.time_left)} left"
+            where = place(event.number, event.n_blocks, event.visits_of_round)
+            messages.write(f"{where}: {scores_text(asdict(event))}, {times}")
+
+
 class JsonLog:
     """``--log-json``: one JSON object per line, flushed so that other programs can follow the file.
 
@@ -313,3 +419,56 @@ class JsonLog:
 
 def _now() -> float:
     return round(time.time(), 3)
+
+
+def passes_view(lines: bool) -> View:
+    """A table of the passes on a terminal; elsewhere, if ``lines``, a line for each pass."""
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        return LiveView()
+    return LineView() if lines else View()
+
+
+@contextmanager
+def watched(
+    options: Mapping[str, Any],
+    stop: Stop,
+    view: View,
+    listens: Callable[[Event], bool],
+) -> Iterator[Callable[[Event], None]]:
+    """Provide the ``progress`` callback of a run, and print the warnings of the run.
+
+    Parameters
+    ----------
+    options : mapping
+        Effective options of the command.
+    stop : Stop
+    view : View
+        Shows each event; ``--log-json`` logs it, too.
+    listens : callable
+        Whether from this event on a signal only asks the run to stop.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(view)
+        log = None
+        if options["log_json"] is not None:
+            log = stack.enter_context(JsonLog(options["log_json"], options))
+
+        said: set[type] = set()  # a job compiles kernels more than once, which is said once
+
+        def progress(event: Event) -> None:
+            stop.listening |= listens(event)
+            if not isinstance(event, Compiling | Compiled) or type(event) not in said:
+                view(event)
+            said.add(type(event))
+            if log is not None:
+                log(event)
+
+        stack.enter_context(warnings.catch_warnings())
+        for category in (ConvergenceWarning, ScaleWarning):
+            warnings.simplefilter("always", category)
+        warnings.showwarning = _say_warning  # type: ignore[assignment]
+        yield progress
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    messages.say(f"warning: {message}")

@@ -11,7 +11,7 @@ import click
 from fcl.cli.config import effective_options
 from fcl.cli.job import LearnSteps, learn
 from fcl.cli.options import TableCommand
-from fcl.cli.progress import View
+from fcl.cli.progress import BlockLines, View
 from fcl.cli.resume import absolute_paths, check_command
 from fcl.errors import InputError
 from fcl.facts import Fact, aligned
@@ -120,8 +120,6 @@ class StagewiseSteps(LearnSteps):
         return found.plan.lines()
 
     def make_view(self) -> View:
-        from fcl.cli.stagewise_report import BlockLines
-
         return BlockLines()
 
     def listens(self, event: Event) -> bool:

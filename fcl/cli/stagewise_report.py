@@ -1,32 +1,18 @@
-"""Stagewise models and trainings as lines of text."""
+"""Stagewise models as lines of text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fcl.checks import shortened
-from fcl.cli.common import messages, printable
-from fcl.cli.progress import View
+from fcl.cli.common import printable
 from fcl.facts import Fact, aligned
 from fcl.model.outputs import column_heads, output_names
-from fcl.run.events import BlockVisited, Event
-from fcl.stagewise.describe import feature_text, place, place_of, scores_text, strongest
-from fcl.units import format_seconds
+from fcl.stagewise.describe import feature_text, place_of, strongest
 
 if TYPE_CHECKING:
     from fcl.stagewise.model import StagewiseModel
-
-
-class BlockLines(View):
-    """One line for each visit of a block."""
-
-    def show(self, event: Event) -> None:
-        if isinstance(event, BlockVisited):
-            times = f"{format_seconds(event.seconds)}, {format_seconds(event.time_left)} left"
-            where = place(event.number, event.n_blocks, event.visits_of_round)
-            messages.write(f"{where}: {scores_text(asdict(event))}, {times}")
 
 
 def model_lines(model: StagewiseModel, path: str, top: int) -> list[str]:

@@ -13,9 +13,8 @@ from fcl.cli.common import messages
 from fcl.cli.foreign import default_features
 from fcl.cli.job import LearnSteps
 from fcl.cli.opening import initial_model
-from fcl.cli.progress import View
+from fcl.cli.progress import View, passes_view
 from fcl.cli.signals import Stop
-from fcl.cli.watched import passes_view
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.facts import Fact
 from fcl.options import TRAINING, options_of_command

@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.model_selection import PredefinedSplit, check_cv
 
 from fcl.checks import is_whole, whole
-from fcl.cli.path_report import PathView
-from fcl.cli.progress import LineView
+from fcl.cli.progress import LineView, PathView
 from fcl.data import DataSet
 from fcl.drivers.executor import Executor, RunContext, train_job
 from fcl.drivers.result import TrainResult, end_in_words

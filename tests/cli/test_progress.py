@@ -14,10 +14,7 @@ from rich.console import Console
 
 from fcl.cli.certify import _say as say_of_certify
 from fcl.cli.common import messages
-from fcl.cli.online_report import OnlineLines
-from fcl.cli.path_report import PathView
-from fcl.cli.progress import LineView, LiveView, View
-from fcl.cli.stagewise_report import BlockLines
+from fcl.cli.progress import BlockLines, LineView, LiveView, OnlineLines, PathView, View
 from fcl.model import Certificate
 from fcl.run import (
     BlockVisited,
