@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
+from fcl import checks
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.kinds import split_options
@@ -49,16 +50,8 @@ class Choice:
 
     def _check_name(self, name: str, text: Any) -> str:
         if not isinstance(text, str) or text.partition(":")[0] not in self.values:
-            raise InputError(
-                f"{name} must be one of {', '.join(self.values)}, perhaps with options, as in "
-                f"{self.example()}, got {shown(text)}"
-            )
-        return text
-
-    def example(self) -> str:
-        """A value with an option."""
-        name, value = next((name, value) for name, value in self.values.items() if value.options)
-        return f"{name}:{next(iter(value.options))}=..."
+            checks.choice(name, text, [*self.values])
+        return str(text)
 
     def parts(self) -> set[str]:
         """The options of a job that are parts of this choice."""
@@ -118,7 +111,7 @@ class Choice:
         name, value = min(
             ((name, value) for name, value in self.values.items() if fits(value)),
             key=lambda item: item[1].sets.get(self.name) != options.get(self.name),
-            default=(self.example(), Value("", {})),
+            default=(f"one of {', '.join(self.values)}", Value("", {})),
         )
         own = {
             key: options[option]

@@ -105,7 +105,7 @@ OPTIONS = [
      "unknown loss 'quantile'; expected one of logistic"),
     ("row-view 0", option, "--row-view 0", f"{ROW_VIEW}0"),
     ("writers inline", option, "--writers 2 --driver inline",
-     "--writers: the driver inline has no writers"),
+     "the driver inline has no writers; give --driver processes:writers=N"),
     ("checkpoint twice", option, "--checkpoint c --no-checkpoint",
      "--checkpoint or --no-checkpoint, not both"),
     ("folder of checkpoints", option, "--checkpoint no/where/c", "does not exist; make it first"),
