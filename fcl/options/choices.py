@@ -228,7 +228,7 @@ class GroupNorm:
     >>> data = fcl.open_data(X, y=X[:, :3].argmax(axis=1))
     >>> model = fcl.train(data, "columns", C=1.0, loss="softmax", penalty="group").model
     >>> model.weights.shape
-    (3, 3)
+    (5, 3)
     """
 
     l1_ratio: float = 1.0

@@ -47,7 +47,8 @@ def test_any_option_alone_gives_one_message(name: str, run: Callable[..., Result
             continue
         result = run(module, option.opts[-1], "?")
         assert result.exit_code == 2, (option.name, result.output, result.exception)
-        (line,) = result.stderr.splitlines()
+        *notes, line = result.stderr.splitlines()
+        assert all("is an old spelling" in note for note in notes)
         assert f"fcl{'-' if line.startswith('fcl-') else ' '}{name}: error: " in line
 
 
