@@ -42,7 +42,7 @@ class Ftrl(Learner):
     def rule(self) -> kernels.online.FtrlRule:
         """The rule for the kernels."""
         o = self.options
-        return kernels.online.FtrlRule(o.rate, o.alpha, o.l1_ratio, o.intercept)
+        return kernels.online.FtrlRule(o.rate, o.alpha, o.rho, o.intercept)
 
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats

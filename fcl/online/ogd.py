@@ -58,9 +58,9 @@ class Ogd(VectorLearner):
     @classmethod
     def check_weights(cls, options: OnlineOptions) -> None:
         grid = grid_of(options)
-        if options.rates == "global" and options.l1_ratio < 1.0:
+        if options.rates == "global" and options.rho < 1.0:
             raise InputError(
-                "l1_ratio: with rates global weights are learnt without a penalty; leave it out, or "
+                "penalty: with rates global weights are learnt without a penalty; leave it out, or "
                 "choose rates feature"
             )
         if grid is None and options.gamma is not None:
@@ -76,7 +76,7 @@ class Ogd(VectorLearner):
         """The rule for the kernels."""
         o, step = self.options, 0.0 if self.grid is None else self.grid.step
         gravity = o.alpha if len(self.others) else 0.0
-        given = (self.rate, gravity, o.l1_ratio, o.intercept, step, self.largest, o.gamma or 0.0)
+        given = (self.rate, gravity, o.rho, o.intercept, step, self.largest, o.gamma or 0.0)
         return kernels.tables.TableRule(*given, o.seed)
 
     def facts(self) -> list[Fact]:

@@ -49,7 +49,7 @@ class TruncatedGradient(Learner):
         super().__init__(n_features, options, factors)
         self._common = 1.0
         self._check_truncation()
-        if options.l1_ratio < 1.0:
+        if options.rho < 1.0:
             self._common, self.factors = common_factor(self.factors)
             self._check_elastic_net()
 
@@ -93,8 +93,8 @@ class TruncatedGradient(Learner):
             what = "average"
         if what:
             raise InputError(
-                f"truncated-gradient: l1_ratio below 1 cannot be combined with {what}; use method ftrl, "
-                "or l1_ratio 1"
+                f"truncated-gradient: the penalty elastic cannot be combined with {what}; use method "
+                "ftrl, or the penalty l1"
             )
 
     @property
@@ -105,7 +105,7 @@ class TruncatedGradient(Learner):
             self.rate,
             o.power,
             o.alpha * self._common,
-            o.l1_ratio,
+            o.rho,
             o.theta,
             o.period,
             o.step == "implicit",
@@ -259,7 +259,7 @@ class GridTruncatedGradient(VectorLearner, TruncatedGradient):
     def check_weights(cls, options: OnlineOptions) -> None:
         wrong = "step adagrad" if options.step == "adagrad" else ""
         wrong = "average" if options.average else wrong
-        wrong = "l1_ratio below 1" if options.l1_ratio < 1.0 else wrong
+        wrong = "the penalty elastic" if options.rho < 1.0 else wrong
         wrong = "truncation subgradient" if options.truncation == "subgradient" else wrong
         if wrong:
             raise InputError(

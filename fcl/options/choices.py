@@ -62,12 +62,7 @@ class Choice:
     def read(self, given: Any, table: Mapping[str, Option]) -> tuple[dict[str, Any], set[str]]:
         """The options of a job that a text or an object sets, and which of them it names.
 
-        table : the options that the job has.
-
-        Raises
-        ------
-        InputError
-            The text is no value of the choice, or the job has no such option.
+        table : the options that the job has; InputError for others.
         """
         for value in self.values.values():
             if value.type is not None and isinstance(given, value.type):
@@ -338,24 +333,12 @@ def arguments_by_name(
 ) -> dict[str, Any]:
     """The arguments of a public function, with all options by name.
 
-    It warns of old spellings (DeprecationWarning, as if from the caller of the function).
+    It warns of old spellings (DeprecationWarning, as if from the caller of the function). Raises
+    InputError if a choice is wrong or has an option that an old argument gives, too, and TypeError for an
+    unknown argument.
 
-    Parameters
-    ----------
-    function : str
-    given : mapping
-        The arguments; ``old`` are those that are not in the signature.
-    table : mapping of str to Option
-        The options of the job.
-    *choices : Choice
-        Those of the function.
-
-    Raises
-    ------
-    InputError
-        A choice is wrong, or has an option that an old argument gives, too.
-    TypeError
-        An argument is unknown.
+    given : the arguments; ``old`` are those that are not in the signature.
+    table : the options of the job.  choices : of the function.
     """
     arguments = dict(given)
     old = arguments.pop("old")

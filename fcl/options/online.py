@@ -137,6 +137,11 @@ class OnlineOptions:
                 object.__setattr__(self, each.name, kind.check(each.name, value))
 
     @property
+    def rho(self) -> float:
+        """Share of |w| in the penalty."""
+        return self.l1_ratio
+
+    @property
     def kernel_loss(self) -> tuple[int, float, float]:
         """Code and parameter of the loss, for the kernels."""
         from fcl.objective import find_loss  # late: it imports NumPy

@@ -212,7 +212,7 @@ OPTIONS = [
         ("l1_ratio", {"l1_ratio": 0.0}, r"l1_ratio must be above 0 and at most 1, got 0\.0"),
         ("weights", {"weights": "int16"}, "weights must be one of .* got 'int16'"),
         ("method", {"method": "sgd"}, "method must be one of ftrl, truncated-gradient"),
-        *((f"l1_ratio and {name}", {"l1_ratio": 0.5, **own}, "l1_ratio below 1 cannot be combined with")
+        *((f"l1_ratio and {name}", {"l1_ratio": 0.5, **own}, "elastic cannot be combined with")
           for name, own in (("theta", {"theta": 0.5}), ("adagrad", {"step": "adagrad"}),
                             ("rounding", {"truncation": "round", "theta": 1.0}))),
         ("subgradient without theta", {"truncation": "subgradient"},
@@ -226,10 +226,10 @@ OPTIONS = [
         ("average and float32", {"average": True, "weights": "float32"},
          "average needs weights float64"),
         ("average and l1_ratio", {"average": True, "l1_ratio": 0.5},
-         "l1_ratio below 1 cannot be combined with average"),
+         "the penalty elastic cannot be combined with average"),
         ("grid and average", {"weights": "q2.13", "average": True},
          "got average; choose float64 weights"),
-        ("grid and l1_ratio", {"weights": "q2.13", "l1_ratio": 0.5}, "got l1_ratio below 1"),
+        ("grid and l1_ratio", {"weights": "q2.13", "l1_ratio": 0.5}, "got the penalty elastic"),
         ("grid and subgradient", {"weights": "q2.13", **SUB}, "got truncation subgradient"),
     ]),
     *of(ball, [

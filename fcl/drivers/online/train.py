@@ -186,7 +186,7 @@ def train_online(
         :class:`fcl.online.OnlineOptions` describes them, and ``fcl list methods`` says which method has
         which.
     penalty : str or ElasticNet
-        ``"l1"``, or ``"elastic:l1_ratio=0.5"``, not of ball.
+        ``"l1"``, or ``"elastic"`` as for :func:`fcl.train`, not of ball.
     loss : {"logistic", "squared", "squared_hinge", "hinge"}
     rate : float or "auto"
         Rate of the first row; auto: the best of a few in short trials.
