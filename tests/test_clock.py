@@ -136,7 +136,7 @@ def test_online_learning_counts_from_its_first_question(
             answers.append(should_stop())
         raise fcl.InputError("enough")
 
-    monkeypatch.setattr(online_train, "train_online", learn)
+    monkeypatch.setattr(online_train, "run_online", learn)
     np.save(tmp_path / "X.npy", np.eye(4))
     np.save(tmp_path / "y.npy", np.arange(4) % 2)
     arguments = [tmp_path, "--features", "columns", "--C", 1, "--out", tmp_path / "m.fcl"]
@@ -155,7 +155,7 @@ def test_the_problems_of_an_estimator_share_what_counts(
     def timed(data: fcl.DataSet, **options: Any) -> Any:
         limits.append(options["max_time"])
         time.seconds += 100.0  # before the first pass
-        return train(data, **{**options, "progress": progress})
+        return train(data=data, **{**options, "progress": progress})
 
     def progress(event: Event) -> None:
         time.seconds += 3.0 if isinstance(event, PassDone) and event.number == 0 else 0.0
