@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fcl
 from fcl.data import open_data
+from fcl.errors import InputError
 from fcl.features import KmerFamily
 from fcl.model import Certificate, Model
 from fcl.model.scores import write_scores
@@ -134,3 +136,18 @@ def test_html_for_notebooks() -> None:
     html = result._repr_html_()
     assert "<script" not in html and "&lt;script&gt;" in html and "256 MiB" in html
     assert result.history is model.history
+
+
+def test_names_that_come_after_the_training(tmp_path: Path) -> None:
+    """Inside a pipeline the rows have no names; the model takes them later, and keeps them."""
+    x = np.random.default_rng(3).normal(size=(200, 3))
+    model = fcl.train(fcl.open_data(x, y=x[:, 2] > x[:, 0]), "products:degree=2", C=1.0).model
+    named = model.with_column_names(["a", "b", "c"])
+    assert [row.feature.replace("a", "x0").replace("c", "x2") for row in named.describe(2)] == [
+        row.feature for row in model.describe(2)
+    ]
+    named.save(tmp_path / "m.fcl")
+    assert fcl.load_model(tmp_path / "m.fcl").describe() == named.describe()
+    np.testing.assert_array_equal(named.margins(x), model.margins(x))
+    with pytest.raises(InputError, match="names: expected 3, one for each column of X, got 2"):
+        model.with_column_names(["a", "b"])
