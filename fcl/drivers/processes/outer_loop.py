@@ -135,13 +135,9 @@ class OuterLoopState:
         """Whether this run itself has computed the objective of its anchor."""
         return not self._resuming
 
-    def cached(self) -> tuple[Ids, Ids]:
-        """Slots of the committed columns, and their features."""
-        return self.slots.committed()
-
     def list_held(self) -> int:
         """Write the slots for a new trainer to the array ``held``; return their number."""
-        slots, _ = self.cached()
+        slots, _ = self.slots.committed()
         self.layout.array("held")[: len(slots)] = slots
         return len(slots)
 
@@ -304,7 +300,7 @@ class OuterLoopState:
         Their columns stay cached or are made again, and need the gradients at this anchor.
         """
         self._watch_pass = pass_number
-        self._watched_slots, cached = self.cached()
+        self._watched_slots, cached = self.slots.committed()
         watch = np.concatenate([cached, self.outer.frozen(cached).ids])
         # a checkpoint made with another budget may list more columns than there is room for now
         self._recall = self._recall[~np.isin(self._recall, watch)][: self.config.max_columns]
@@ -390,7 +386,7 @@ class OuterLoopState:
 
     def _prepare_columns(self) -> Decided:
         """Choose the columns to make, over a new sample of rows if one is due."""
-        slots, cached = self.cached()
+        slots, cached = self.slots.committed()
         step = LastStep(self.beta, self._decrease, self._tried.promised)
         now = SampledPass(
             self.outer.objective,
@@ -449,7 +445,9 @@ class OuterLoopState:
         priced = (prices.ids, prices.gradients, self._curvatures)
         known = GradientTable(*(np.concatenate(both) for both in zip(priced, watch, strict=True)))
         recall, self._recall = self._recall, np.empty(0, np.int64)
-        return self.columns.choose(self.outer, prices, known, self.cached(), recall, drop_cache)
+        return self.columns.choose(
+            self.outer, prices, known, self.slots.committed(), recall, drop_cache
+        )
 
     @property
     def too_many(self) -> int:
@@ -460,7 +458,7 @@ class OuterLoopState:
 
     def _offer(self) -> None:
         """Offer the present state for a checkpoint."""
-        _, cached = self.cached()
+        _, cached = self.slots.committed()
         cached = np.concatenate([cached, self._recall[~np.isin(self._recall, cached)]])
         sample = None
         if self.config.view_rows:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from fcl.drivers.processes.children import Child, dismiss
-from fcl.drivers.processes.logic.protocol import TRAINER, WRITER
+from fcl.drivers.processes.logic.protocol import WRITER
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import RepeatedDeaths
 from fcl.numerals import read_number
@@ -47,7 +47,7 @@ class ProcessPool:
         self._deaths: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         self._busy_since: tuple[float, dict[str, float]] = (time.monotonic(), {})
 
-    def spawn(self, role: str, number: int, incarnation: int) -> Child:
+    def spawn(self, role: str, number: int, incarnation: int) -> None:
         """Start a child."""
         index = number if role == WRITER else self._n_writers
         child = Child(role, number, incarnation, index, self._segments)
@@ -55,7 +55,6 @@ class ProcessPool:
         self._selector.register(child.channel, selectors.EVENT_READ, child)
         if child.sentinel is not None:
             self._selector.register(child.sentinel, selectors.EVENT_READ, child)
-        return child
 
     def __iter__(self) -> Iterator[Child]:
         return iter(list(self._children.values()))
@@ -63,23 +62,14 @@ class ProcessPool:
     def __contains__(self, child: Child) -> bool:
         return self._children.get((child.role, child.number)) is child
 
-    def writer(self, number: int) -> Child | None:
-        """The writer of this number; None if it has no process."""
-        return self._children.get((WRITER, number))
-
-    @property
-    def trainer(self) -> Child | None:
-        """The trainer; None if it has no process."""
-        return self._children.get((TRAINER, 0))
-
     # -- messages ------------------------------------------------------------------------------
 
-    def send(self, child: Child | None, message: Any) -> None:
-        """Send a message, unless the child is gone."""
+    def send(self, role: str, number: int, message: Any) -> None:
+        """Send a message to a child, unless the child is gone."""
+        child = self._children.get((role, number))
         if child is not None and not child.channel.closed:
             child.channel.send(message)
-            if child in self:
-                self.watch(child)
+            self.watch(child)
 
     def wait(self, timeout: float) -> Iterator[Child]:
         """Wait up to ``timeout`` seconds; yield children that have sent something or ended."""

@@ -18,7 +18,7 @@ from fcl.drivers.processes.compilation import compile_kernels
 from fcl.drivers.processes.faults import arm, fault
 from fcl.drivers.processes.logic import protocol
 from fcl.drivers.processes.logic.machine import Logic
-from fcl.drivers.processes.logic.protocol import WRITER, Assign, Stage, TaskDone
+from fcl.drivers.processes.logic.protocol import TRAINER, WRITER, Assign, Stage, TaskDone
 from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.drivers.processes.process_pool import ProcessPool
 from fcl.drivers.processes.setup import SharedMemory
@@ -257,8 +257,8 @@ class Supervisor:
         for instruction in instructions:
             match instruction:
                 case protocol.Spawn(role, number, incarnation):
-                    child = self.pool.spawn(role, number, incarnation)
-                    self.pool.send(child, self.shared.set_up)
+                    self.pool.spawn(role, number, incarnation)
+                    self.pool.send(role, number, self.shared.set_up)
                 case protocol.Deal(number, task):
                     self._deal(number, task)
                 case protocol.Threads(n):
@@ -272,7 +272,7 @@ class Supervisor:
                         self.session, self.shared.layout, self.shared.vectors, rows
                     )
                 case protocol.Order():
-                    self.pool.send(self.pool.trainer, self._completed(instruction))
+                    self.pool.send(TRAINER, 0, self._completed(instruction))
                 case protocol.TakeProposal(version):
                     self.outer_loop.take_proposal(version)
                 case protocol.Stalled():
@@ -298,7 +298,7 @@ class Supervisor:
         self._tasks[number] = task
         self.shared.layout.array("shares")[number] = 0.0
         inputs = {} if self._outer_loop is None else self._outer_loop.inputs(task)
-        self.pool.send(self.pool.writer(number), Assign(task, inputs))
+        self.pool.send(WRITER, number, Assign(task, inputs))
 
     def _completed(self, order: protocol.Order) -> protocol.Order:
         """The order with the values that the logic does not know."""
@@ -329,7 +329,7 @@ class Supervisor:
         session.prepared(time.monotonic() - self._reading_since, lambda: checksums)
         self.logic.extents.limit(shared.complete())
         for child in self.pool:
-            self.pool.send(child, shared.set_up)
+            self.pool.send(child.role, child.number, shared.set_up)
 
     # -- reports -------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class Supervisor:
     def _report_pass(self) -> None:
         session, outer_loop = self.session, self.outer_loop
         assert outer_loop.certified is not None
-        slots, _ = outer_loop.cached()
+        slots, _ = outer_loop.slots.committed()
         self._passes += 1
         working = max(session.elapsed - session.seconds.get("read", 0.0), 1e-9)
         session.passed(
