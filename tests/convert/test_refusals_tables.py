@@ -96,7 +96,7 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no groups of three": ('a\n"1,234"\n"1,23"\n', {"thousands": ","},
         "the column 'a' holds the text '1,23'"),
     "date of another order": ("d\n18/05/2021\n05/18/2021\n", {"date_order": "dmy"},
-        row(3, "the column 'd' holds the number|holds the text '05/18/2021'")),
+        "dates such as '05/18/2021', which --date-order dmy cannot read; correct them"),
     "ambiguous dates": ("d\n03/04/2021\n", {}, "give --date-order dmy or mdy"),
     "no value at all": ("a,b\n,2\n", {"missing": "mean"}, "the column 'a' has no value in any row"),
     "no x": ("a,b\n1,2\n", {"x": "z*"}, r"has no column 'z\*'"),

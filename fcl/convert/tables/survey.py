@@ -212,12 +212,13 @@ class Survey:
 
     def _check_numeric_texts(self) -> None:
         """Refuse columns of text that are meant as numbers: with commas, or with odd blanks."""
-        if self.files[0].is_typed:
+        table = self.files[0]
+        if table.is_typed:
             return
         for column, stats in zip(self.selection.texts, self.texts, strict=True):
             if column in self.categorical or not stats.codes:
                 continue
-            start = f"{self.files[0].name}: the column {shown(self.files[0].columns[column])} holds"
+            start = f"{table.name}: the column {shown(table.columns[column])} holds"
             example = shown(next(iter(stats.codes)))
             if not stats.text:
                 self._refuse(
@@ -234,10 +235,15 @@ class Survey:
                     "--categorical",
                 )
             elif column in self._x and all(map(AMBIGUOUS.fullmatch, stats.codes)):
+                other = next((text for text in stats.codes if not table.parse_date(text)), "")
+                advice = (
+                    "whose day and month may be exchanged; give --date-order dmy or mdy for dates with "
+                    "four digits of the year"
+                )
+                if order := getattr(self.options, "date_order", None):
+                    advice = f"which --date-order {order} cannot read; correct them, give the other order"
                 self._refuse(
-                    column,
-                    f"{start} dates such as {example}, whose day and month may be exchanged; give "
-                    "--date-order dmy or mdy for dates with four digits of the year, or --categorical",
+                    column, f"{start} dates such as {shown(other)}, {advice}, or --categorical"
                 )
 
     def _check_integers(self) -> None:
