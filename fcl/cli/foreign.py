@@ -11,7 +11,7 @@ import click
 
 from fcl.cli.common import messages
 from fcl.errors import InputError
-from fcl.options.convert import FILE_OPTIONS, READING
+from fcl.options.convert import FILE_OPTIONS, OF_SEQUENCES, READING
 from fcl.options.option import REPORT
 from fcl.store import is_remote, kind_of, local_neighbour, locate
 from fcl.units import counted
@@ -93,6 +93,8 @@ def native_rows(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[st
 
         named = _reading(valid_format, options, given)
         named.pop("negatives", None)
+        if named.get("pad") and "length" not in named:
+            named["length"] = int(_group(rows["data"])["X"].shape[1])
         if valid_format in WITH_COLUMNS:
             named |= dict.fromkeys(_OF_COLUMNS) | {"like": rows["data"]}
         rows["valid"] = _convert([options["valid"]], ".valid.zarr", named, options)
@@ -107,6 +109,8 @@ def rows_of_report(
     DATA in another format is converted beside the page, with the columns of the model; the rows that a
     training converted beside the model are used again.
     """
+    from fcl.convert.registry import WITH_COLUMNS
+
     data, names = options["data"], _OPTIONS_OF_REPORT
     format = foreign_format(data, options)
     if format is None:
@@ -115,13 +119,15 @@ def rows_of_report(
     named = _reading(format, options, given, names)
     if options["groups"] is not None:
         named["groups"] = options["groups"]
+    if format in OF_SEQUENCES and model.family.any_width and not named.keys() & {"length", "pad"}:
+        named |= {"pad": True, "anchor": named.get("anchor", "start")}
     inputs = [data, *filter(None, [named.pop("negatives", None)])]
     rows = {**options, "x": "X", "y": "y", "data": _kept_by_training(path, inputs, named)}
     if rows["data"] is None:
         from fcl.convert.reference import Reference
 
         kept = local_neighbour(path, ".data.zarr")
-        like = kept if kind_of(locate(kept)) else None
+        like = kept if format in WITH_COLUMNS and kind_of(locate(kept)) else None
         columns = Reference.of_model(model, like, "fcl convert with --like TRAIN.zarr")
         named |= {"columns_of": path, "model": columns, "like": like}
         rows["data"] = _convert(inputs, ".data.zarr", named, options)
@@ -169,9 +175,7 @@ def _converted_data(
     if options["weights"] is not None:
         changed["weights"] = "weights"
     if options.get("covariates") is not None:
-        import zarr
-
-        known: Any = zarr.open_group(changed["data"], mode="r").attrs["fcl"]
+        known = _group(changed["data"]).attrs["fcl"]
         changed["covariates"] = ",".join(f"obs/{name}" for name in known["covariates"])
     return changed
 
@@ -202,7 +206,25 @@ def _reading(
             named[name] = options[name]
     if format in _WITH_TARGET:
         named["y"] = options["y"]
+    if _any_length(format, options) and not named.keys() & {"length", "pad"}:
+        named |= {"pad": True, "anchor": named.get("anchor", "start")}
     return named
+
+
+def _any_length(format: str, options: Mapping[str, Any]) -> bool:
+    """Whether the features are of sequences of any length, as the rows of a format may be."""
+    from fcl.features.spec import parse_features, takes_any_length
+
+    if format not in OF_SEQUENCES or options.get("features") is None:
+        return False
+    return takes_any_length(parse_features(options["features"]))
+
+
+def _group(path: str) -> Any:
+    """The group of converted rows."""
+    import zarr
+
+    return zarr.open_group(path, mode="r")
 
 
 def _convert(

@@ -53,6 +53,10 @@ _VARIANT_NAMES = (
 )  # fmt: skip
 
 
+#: Notes of readers that concern conversion and training alone.
+_OF_CONVERSION = ("layout: ", "numbers: ", "y: none", "covariates: give ")
+
+
 @click.command("fcl predict", cls=TableCommand, epilog=EPILOG + EXIT_CODES)
 @click.argument("model", type=FILE)
 @click.argument("inputs", nargs=-1, metavar="[IN...]", type=FILE)
@@ -188,7 +192,8 @@ def _note_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
     for reason, count in summary.dropped.most_common():
         messages.note(f"without a score: {count:,} of {summary.rows_in:,}, {reason}")
     for note in filter(None, [*summary.notes, summary.quality]):
-        messages.note(note)
+        if not note.startswith(_OF_CONVERSION):
+            messages.note(note)
 
 
 def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSummary]:
@@ -198,6 +203,7 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
     if options["dask"] is not None and options["explain"] is not None:
         raise InputError("--explain does not go with --dask; leave one of them out")
     data = _open_data(model, request.inputs[0], options)
+    model = model.fitted(data)
     # the target is compared with the margins of all outputs, not with those of one
     alone = options["explain_output"] is not None
     collected = None if alone else _comparison(model, data, options)

@@ -64,14 +64,19 @@ def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     from fcl.scoring.stream import score_source
 
     options, budget = request.options, request.budget
-    scorer = BlockScorer(model)
     named = {name: options[name] for name in FORMAT_OPTIONS}
     command = (
         f"fcl predict {shlex.quote(request.model)} {shlex.join(request.inputs)} --like TRAIN.zarr --out "
         f"{shlex.quote(request.out)}"
     )
     columns = Reference.of_model(model, options["like"], command)
-    source = open_inputs(request.inputs, options["format"], named, budget, columns).source
+    any_length = model.family.any_width
+    source = open_inputs(
+        request.inputs, options["format"], named, budget, columns, any_length
+    ).source
+    if any_length and source.layout.width:
+        model = model.resized(source.layout.width)
+    scorer = BlockScorer(model)
     target = "--label" if options["label"] else "--y" if options["y"] else ""
     name = f"{request.inputs[0]}: {target}" if target else "the labels of the files"
     top = options["explain"]

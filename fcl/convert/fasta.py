@@ -93,12 +93,12 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Co
 class _FastaSource(SequenceSource):
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
         super().__init__(inputs, options)
-        self._files = inputs
         self._labels = _Lookup.of("--label", options.label, budget)
         self._groups = _Lookup.of("--groups", options.groups, budget)
         for lookup in (self._labels, self._groups):
             if lookup is not None and lookup.table is not None:
                 self.inputs.append(lookup.table.file)
+        self._files = self.fit_longest(inputs, budget, lambda file: _lengths(file, budget))
         if len(inputs) == 2 and options.label is None:
             self.notes.append(f"labels: 1 for {inputs[0].name}, -1 for {inputs[1].name}")
 
@@ -228,6 +228,11 @@ def _batches(file: InputFile, budget: Budget) -> Iterator[_Batch]:
     letters = np.concatenate(waiting)
     lines = functools.partial(_lines, before, None)
     yield _Batch(file, [header], np.array([len(letters)]), letters, lines)
+
+
+def _lengths(file: InputFile, budget: Budget) -> Iterator[Ints]:
+    """The letters of the records of a file."""
+    return (batch.lengths for batch in _batches(file, budget))
 
 
 def _lines(before: RecordPiece | None, piece: RecordPiece | None) -> Ints:

@@ -18,6 +18,7 @@ from fcl.convert.contract import (
     OutputLayout,
 )
 from fcl.convert.files import InputFile
+from fcl.convert.rereading import RereadableFile
 from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
 from fcl.errors import InputError
 from fcl.types import Ints, Mask
@@ -101,8 +102,6 @@ class Trimmer:
     width: int = field(default=0, init=False)  #: letters of a row; 0 until there is one
 
     def __post_init__(self) -> None:
-        if self.pad and self.length is None:
-            raise InputError("--pad: give --length too, the letters of a row")
         if self.anchor == "summit":
             raise InputError("--anchor summit is for narrowPeak; expected center, start or end")
         self.width = self.length or 0
@@ -118,8 +117,8 @@ class Trimmer:
                 at = int(other.argmax())
                 raise InputError(
                     f"{where(at)}: the sequence has {counted(lengths[at], 'letter')}, but the first has "
-                    f"{self.width:,}; give --length L and --anchor center, start or end to cut all to "
-                    "one length"
+                    f"{self.width:,}; give --pad to fill up shorter ones with unknown letters, which "
+                    "suits bag, or --length L and --anchor center, start or end to cut all to one length"
                 )
         if self.length is None or self.pad:
             return filled
@@ -200,6 +199,25 @@ class SequenceSource(ConvertSource):
     @property
     def layout(self) -> OutputLayout:
         return OutputLayout("codes", np.dtype(np.uint8), self.trimmer.width)
+
+    def fit_longest(
+        self, files: list[InputFile], budget: Budget, lengths: Callable[[InputFile], Iterator[Ints]]
+    ) -> list[InputFile]:
+        """Read files for the longest sequence, if ``--pad`` has no length; returns the files to read.
+
+        lengths : the letters of the sequences of a file.
+        """
+        if not self.trimmer.pad or self.trimmer.length is not None:
+            return files
+        again = [RereadableFile(file, budget.scratch) for file in files]
+        found = (int(some.max(initial=0)) for file in again for some in lengths(file.reopen()))
+        longest = max(found, default=0)
+        self.trimmer = replace(self.trimmer, length=longest)
+        self.notes.append(
+            f"length: {counted(longest, 'letter')}, as the longest sequence has; unknown letters fill up "
+            "the others (--length)"
+        )
+        return [file.open_last() for file in again]
 
     def cut_rows(
         self, rows: ConvertedRows, starts: Ints, lengths: Ints, budget: Budget

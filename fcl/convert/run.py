@@ -23,7 +23,7 @@ from fcl.errors import InputError
 from fcl.files.atomic import atomic_folder, check_output
 from fcl.memory.allowance import within
 from fcl.memory.ledger import LIBRARIES, check_budget
-from fcl.options.convert import DEFAULT_MEMORY, READING
+from fcl.options.convert import DEFAULT_MEMORY, OF_SEQUENCES, READING
 from fcl.plain import plain
 from fcl.store import local_folder
 from fcl.units import parse_size
@@ -94,10 +94,12 @@ def open_inputs(
     options: dict[str, Any],
     budget: Budget,
     model: Reference | None = None,
+    any_length: bool = False,
 ) -> Opened:
     """Open files of one format as :func:`convert` does, with the same options and errors.
 
     model : the columns that a model reads, for rows that it scores.
+    any_length : whether sequences of several lengths are filled up to the longest one.
     """
     names, given = _checked_inputs(inputs), _checked_options(options)
     _refuse_repeated([*names, *filter(None, [given.get("negatives")])])
@@ -105,6 +107,8 @@ def open_inputs(
     kind = format or format_of(files, given)
     if model is not None and kind in WITH_COLUMNS:
         given["like"] = model
+    if any_length and kind in OF_SEQUENCES and not given.keys() & {"length", "pad"}:
+        given |= {"pad": True, "anchor": given.get("anchor", "start")}
     return Opened(kind, given, open_source(files, kind, given, budget))
 
 

@@ -16,6 +16,7 @@ from fcl.convert.letters import SequenceSource, encode, first_invalid
 from fcl.convert.rereading import complete_lines
 from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
+from fcl.types import Ints
 
 _SLICE_BYTES = 1 << 20
 #: Bytes that a line has at most.
@@ -61,7 +62,7 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Co
         raise InputError(f"expected one table of sequences, got {len(inputs)}; join them")
     if options.x is None:
         raise InputError(f"{inputs[0].name}: name the column of the sequences: --x COLUMN")
-    return _TableSource(inputs[0], options)
+    return _TableSource(inputs[0], options, budget)
 
 
 _ROLES = ("x", "y", "weights", "groups", "name")
@@ -104,9 +105,8 @@ class _Places:
 
 
 class _TableSource(SequenceSource):
-    def __init__(self, file: InputFile, options: Options) -> None:
+    def __init__(self, file: InputFile, options: Options, budget: Budget) -> None:
         super().__init__([file], options)
-        self._file = file
         file.check_lines()
         first = file.head.decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
         if len(first) >= HEAD_BYTES:
@@ -116,6 +116,7 @@ class _TableSource(SequenceSource):
         self._delimiter = delimiter_of(first)
         [cells] = cells_of([first], self._delimiter)
         self._places = _Places.of(file, cells, options)
+        [self._file] = self.fit_longest([file], budget, lambda f: self._lengths(f, budget))
         self._drops_targets = options.missing_target == "drop"
         self._y, self._groups = TextColumn("--y"), TextColumn("--groups", is_number=False)
         self._weights = TextColumn("--weights", is_number=True, least=0)
@@ -126,21 +127,27 @@ class _TableSource(SequenceSource):
         )
 
     def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
-        for lines in self._lines(min(budget.block, _SLICE_BYTES)):
+        for lines in self._lines(self._file, budget):
             yield from self._rows(lines, budget)
 
-    def _lines(self, slice_bytes: int) -> Iterator[_Lines]:
+    def _lengths(self, file: InputFile, budget: Budget) -> Iterator[Ints]:
+        """The letters of the sequences of a file."""
+        for lines in self._lines(file, budget):
+            yield np.array([len(word) for word in lines.column(self._places.at["x"])], np.int64)
+
+    def _lines(self, file: InputFile, budget: Budget) -> Iterator[_Lines]:
+        size = min(budget.block, _SLICE_BYTES)
         skip, advice = int(self._places.has_header), "write long sequences as FASTA"
-        for number, text in complete_lines(self._file, slice_bytes, _MOST_LINE, advice):
+        for number, text in complete_lines(file, size, _MOST_LINE, advice):
             content = text.removesuffix(b"\n").decode("utf-8", "replace").replace("\r\n", "\n")
             found = content.rstrip("\r").split("\n")
             cells = cells_of(found, self._delimiter)
             if len(cells) != len(found):
                 raise InputError(
-                    f"{self._file.name}: a quoted cell goes on in the next line; expected one line a row"
+                    f"{file.name}: a quoted cell goes on in the next line; expected one line a row"
                 )
             kept = [i for i, line in enumerate(cells) if line and number + i > skip]
-            lines = _Lines(self._file, [number + i for i in kept], [cells[i] for i in kept])
+            lines = _Lines(file, [number + i for i in kept], [cells[i] for i in kept])
             self._check(lines)
             yield lines
 

@@ -274,6 +274,15 @@ class Family(ABC):
     def row_width(self) -> int:
         """Letters, or columns, of the raw rows."""
 
+    def resized(self, width: int) -> Family:
+        """The same features of rows of another width; itself if the features depend on the width."""
+        return self
+
+    @property
+    def any_width(self) -> bool:
+        """Whether the same features exist for rows of another width."""
+        return self.resized(self.row_width + 1).row_width != self.row_width
+
     @property
     def record_key(self) -> object:
         """A hashable key, equal for families that prepare identical records; None: shared with none."""

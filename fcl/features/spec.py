@@ -250,6 +250,13 @@ def is_spec(value: object) -> bool:
     return isinstance(value, Kmers | Bag | Concat | Generator)
 
 
+def takes_any_length(spec: Spec) -> bool:
+    """Whether a family is of sequences of any length, whose rows are filled up to one length."""
+    if isinstance(spec, Concat):
+        return all(takes_any_length(own) for own, _ in spec.members)
+    return isinstance(spec, Bag)
+
+
 def undivided(spec: Spec | str) -> Spec | str:
     """A family, or its text, whose products shift no columns, and divide them only if asked to."""
     if isinstance(spec, str):

@@ -60,15 +60,18 @@ def standardized(family: Family) -> Family:
     if isinstance(family, ConcatFamily):
         return family.changed(standardized)
     why = "it has more features than can be measured one by one"
+    instead = "omit standardize or this family"
     if isinstance(family, GeneratedFamily):
         if is_sampled(family):
             why = "each pass draws new features from it"
         elif not overrides(family.generator, "pricer"):
             return StandardizedFamily(family)
+        if isinstance(family.generator, Products):
+            instead = "omit standardize: products divides its columns instead (scale=true, always)"
     raise InputError(
         "standardize: expected a family that makes all its columns, such as columns, fourier with a "
-        f"number of features or a class of your own, or several of these, got {family.name}: {why}; omit "
-        "standardize or this family"
+        f"number of features or a class of your own, or several of these, got {family.name}: {why}; "
+        f"{instead}"
     )
 
 

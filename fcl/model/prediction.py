@@ -138,8 +138,9 @@ class PredictingModel(LinearModel, Predictor):
         """
         if output is None:
             self.require_one_output("explain", "name one of them: explain(..., output=label)")
-        explained = ExplainedOutput.of(self, output)
-        parts = list(iter_explanations(explained, self.opened(data, offset, covariates), top))
+        data = self.opened(data, offset, covariates)
+        explained = ExplainedOutput.of(self.fitted(data), output)
+        parts = list(iter_explanations(explained, data, top))
         return Explanation.concatenate(parts)
 
     def columns(self, data: DataSet | Any) -> csr_array:
@@ -161,5 +162,6 @@ class PredictingModel(LinearModel, Predictor):
         """
         from scipy.sparse import csr_array, vstack
 
-        values = iter_values(self.family, self.ids, self.opened(data).rows)
+        data = self.opened(data)
+        values = iter_values(self.fitted(data).family, self.ids, data.rows)
         return vstack([csr_array(block) for _, _, block in values], format="csr")

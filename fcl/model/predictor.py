@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
+from fcl.data.sequences import SequenceReader
 from fcl.model.columns import open_matched
 from fcl.model.shapes import public
 from fcl.types import Floats
@@ -138,6 +140,17 @@ class Predictor:
         width = self.family.row_width
         return open_matched(data, self.column_record, width, offset, covariates)
 
+    def resized(self, width: int) -> Self:
+        """The model for rows of another width; itself if its features depend on the width."""
+        family = self.family.resized(width)
+        return self if family is self.family else replace(cast(Any, self), family=family)
+
+    def fitted(self, data: DataSet) -> Self:
+        """The model for the letters of the rows of a data set, which a bag may have any number of."""
+        if self.family.row_kind != "sequences":
+            return self
+        return self.resized(SequenceReader(data.rows).length)
+
     def margins(
         self,
         data: DataSet | Any,
@@ -209,9 +222,10 @@ class Predictor:
     ) -> Iterator[tuple[int, int, Floats]]:
         """Yield the margins (n, K) of blocks of rows that :meth:`opened` returned."""
         added = self.added_margins(data)
-        margins_of = self.scorer()
+        model = self.fitted(data)
+        margins_of = model.scorer()
         size = self.rows_of_block(block_rows)
-        for start, stop, block in self.family.read_rows(data.rows, size, None, first, last):
+        for start, stop, block in model.family.read_rows(data.rows, size, None, first, last):
             margins = margins_of(block)
             yield start, stop, margins if added is None else margins + added[start:stop]
 

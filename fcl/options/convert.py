@@ -19,6 +19,8 @@ from fcl.options.kinds import (
 )
 from fcl.options.option import CONVERT, PREDICT, REPORT, STAGEWISE, TRAIN, Option, Resume
 
+#: The formats of sequences that may have several lengths.
+OF_SEQUENCES = ("fasta", "sequences")
 DEFAULT_MEMORY = "512MiB"
 _option = partial(
     Option,
@@ -179,7 +181,8 @@ _INPUTS = (
     _flag(
         "pad",
         group="sequences",
-        help="Fill up shorter sequences with unknown letters, for the family bag.",
+        help="Fill up shorter sequences with unknown letters, for the family bag: to --length, or to "
+        "the longest one.",
     ),
     _sequence(
         "max_unknown",

@@ -338,7 +338,7 @@ class PathResult(RunResult):
             and self.best is not None
             and self.best is self.points[-1]
         ):
-            C_max = 10.0 * point.C
+            C_max = 10.0 * self.best.C
             words = (
                 "the last point has the best score, so a larger C may be better; the same command with "
                 f"--C-max {C_max:.3g} --resume OUT.path continues from these points"

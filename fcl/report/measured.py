@@ -59,7 +59,7 @@ class Measured:
     data: DataSet
     is_training: bool  #: whether these are the rows on which the model was trained
     predictions: Predictions
-    letters: LetterEffects | None  #: None unless rows are windows of letters
+    letters: LetterEffects | None  #: None unless features are patterns at places of windows
     features: FeatureStats | None  #: None for stagewise models
     row_names: RowReader[np.ndarray] | None = None  #: the array ``obs/name`` of the data, if any
 
@@ -68,6 +68,7 @@ def measure(model: Predictor, data: DataSet, groups: np.ndarray | None = None) -
     """Measure a model on the rows of a data set, in groups of rows if ``groups`` (n,) names them."""
     source = data.source
     data = model.opened(data)
+    model = model.fitted(data)
     known = None if groups is None else Groups(groups, data.n_rows)
     targets = _Targets(model, data)
     predictions, letters = _predictions(model, data, targets, known)
@@ -115,7 +116,8 @@ def _predictions(
     family, K = model.family, model.n_outputs
     predictions = PredictionSums(model, groups)
     letters = None
-    if family.row_kind == "sequences" and K <= MOST_LETTERED:
+    has_places = family.row_kind == "sequences" and not family.any_width
+    if has_places and K <= MOST_LETTERED:
         letters = _LetterSums(centred=kind_of(model) == "class")
     most = max(64, BLOCK_NUMBERS // K // 64 * 64)
     most = min(BLOCK_ROWS, most, family.most_block_rows())

@@ -182,6 +182,34 @@ def test_sequences_of_two_classes(negatives: list[str], run: Run) -> None:
     assert models[0].weights.tobytes() == models[1].weights.tobytes()
 
 
+def test_a_bag_of_sequences_of_any_length(run: Run) -> None:
+    write_sequences("a.fa", "ACG")
+    write_sequences("b.fa", "TTT")
+    whole = Path("b.fa").read_text()
+    Path("b.fa").write_text(whole[:-5] + "\n")  # the last one is shorter
+    bag = "bag:d=3,strands=both + bag:d=2 * 2"
+    ok(run("train", "a.fa", "b.fa", "--features", bag, *JOB))
+    assert fcl.load_model("m.fcl").family.row_width == 12
+
+    text = "".join(RNG.choice(LETTERS, 30))
+    pieces = [text, text[:9], text[9:], text[:2]]
+    Path("new.fa").write_text("".join(f">{i}\n{piece}\n" for i, piece in enumerate(pieces)))
+    ok(run("predict", "m.fcl", "new.fa", "--out", "s.tsv"))
+    model = fcl.load_model("m.fcl")
+    scores = [float(line.split("\t")[1]) for line in Path("s.tsv").read_text().splitlines()[1:]]
+    alone = [float(model.margins([piece])[0]) for piece in pieces[:3]]
+    assert scores[:3] == pytest.approx(alone, rel=1e-12)
+    assert model.explain([text]).margins == pytest.approx(alone[:1])
+    assert (model.columns([text]) @ model.weights + model.intercept) == pytest.approx(alone[:1])
+
+    convert(["new.fa"], "new.zarr", pad=True)
+    for given in (), ("--explain", "1"):
+        ok(run("predict", "m.fcl", "new.zarr", *given, "--out", "z.tsv", "--overwrite"))
+        head, *lines = (line.split("\t") for line in Path("z.tsv").read_text().splitlines())
+        margins = [float(line[head.index("margin")]) for line in lines]
+        assert margins == pytest.approx(scores, rel=1e-12)
+
+
 def test_windows_of_a_genome(run: Run) -> None:
     write_sequences("g.fa", "ACG")
     Path("sites.bed").write_text("".join(f"{i}\t4\t7\tx\t{i % 2}\n" for i in range(40)))

@@ -51,6 +51,17 @@ def test_blank_lines_and_empty_records(tmp_path: Path, monkeypatch: pytest.Monke
         assert (summary.rows_in, summary.dropped) == (23, {"without letters": 3})
 
 
+def test_rows_as_long_as_the_longest_sequence(tmp_path: Path) -> None:
+    write(tmp_path / "p", [("a", "ACG"), ("b", "A")])
+    write(tmp_path / "n", [("c", "ACGTACG" * 3), ("d", "AC")])
+    rows, _, summary = rows_of(tmp_path / "p", tmp_path / "n", pad=True, anchor="start")
+    assert rows[0] == [0, 1, 2] + [4] * 18 and rows[2] == [0, 1, 2, 3, 0, 1, 2] * 3
+    assert summary.notes[0].startswith("length: 21 letters, as the longest sequence has")
+    (tmp_path / "t.tsv").write_text("s\ty\nACG\t1\nACGTA\t2\n")
+    rows, _, _ = rows_of(tmp_path / "t.tsv", x="s", y="y", pad=True, anchor="start")
+    assert rows == [[0, 1, 2, 4, 4], [0, 1, 2, 3, 0]]
+
+
 def test_two_files_are_two_classes(tmp_path: Path) -> None:
     for name in "pn":
         write(tmp_path / name, [(f"{name}{i}", letters(9)) for i in range(4)])

@@ -53,6 +53,8 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
         "the column 'a' has more than 8 different texts, such as 'v0'; leave it out with --x '!a', or"),
     "sequences": ("s,y\nACGN,1\nacgt,2\nTTA,1\n", {"max_categories": 2, "y": "y"},
         "column alone: --x 's'; otherwise leave it out with --x '!s', or raise --max-categories"),
+    "texts": ("t,y\n" + "".join(f"the car of man no {i},cars\n" for i in range(9)), {"max_categories": 8},
+        "'t' has .*; count the words of texts first .*, or leave it out with --x '!t', or raise"),
     "sequences beside names": (f"name,dna,y\n{GENES}", {"max_categories": 8, "y": "y"},
         "'name' has more than 8.*alone: --x 'dna'"),
     "no y": ("a,b\n1,2\n", {"y": "bb"}, "^--y: a.csv has no column 'bb'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,10 @@ def test_a_wider_grid_keeps_the_points(tmp_path: Path, cv: int | None) -> None:
         assert narrow.best is narrow.points[-1]
         hint = next(fact for fact in narrow.facts() if fact.name == "hint")
         assert hint.value == pytest.approx(1.0) and "--C-max 1 --resume OUT.path" in hint.text
+        uncertain = replace(narrow.scores, se=narrow.scores.se + 1)
+        modest = replace(narrow, select="1se", scores=uncertain)
+        assert modest.chosen is not narrow.chosen
+        assert next(fact for fact in modest.facts() if fact.name == "hint") == hint
     done: list[Any] = []
     wide = train_path(data, C_max=1.0, **given, progress=counting(done))
     values = np.array([point.C for point in wide.points])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fcl.data import open_data
 from fcl.features.motif import Motif
 from fcl.report import columns, measured
 from fcl.report.letters import letter_contributions, window_text
@@ -59,6 +60,15 @@ def test_training_rows_are_recognised(kmers: Case) -> None:
     assert not measure(kmers.model, kmers.data).is_training
     model = replace(kmers.model, fingerprint=kmers.data.fingerprint())
     assert measure(model, kmers.data).is_training
+
+
+def test_a_bag_has_no_letters_at_places(bag: Case) -> None:
+    longer = open_data(
+        np.pad(bag.data.rows.read_all(), ((0, 0), (0, 9)), constant_values=4), y=bag.data.target
+    )
+    found = measure(bag.model, longer)
+    assert found.letters is None
+    assert found.predictions.extremes == measure(bag.model, bag.data).predictions.extremes
 
 
 def test_contributions_of_letters(bag: Case) -> None:

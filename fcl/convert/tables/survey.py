@@ -48,6 +48,8 @@ _MARKS = [
 ]
 #: A column of text that differs in each row names the rows, if there are so many.
 _NAMED_ROWS = 200
+#: Letters of a sequence, and blanks in a text of words, that a message recognises.
+_BASES, _LEAST_WORDS = set("ACGTUNacgtun"), 5
 #: Problems that a message lists.
 _MOST_PROBLEMS = 20
 
@@ -402,6 +404,8 @@ class Survey:
             leave = (
                 f"leave it out with --x '!{name}'" if column in self._x else "name another column"
             )
+            if text.count(" ") >= _LEAST_WORDS:
+                leave = f"count the words of texts first (sklearn's CountVectorizer), or {leave}"
             if (sequences := self._column_of_sequences(file)) is not None:
                 alone = f"if the rows are sequences, name their column alone: --x '{sequences}'"
                 leave = f"{alone}; otherwise {leave}"
@@ -416,7 +420,9 @@ class Survey:
         """The name of the first column of text that begins with a sequence."""
         firsts = (next(iter(stats.codes), "") for stats in self.texts)
         named = zip(self.selection.texts, firsts, strict=True)
-        return next((file.columns[at] for at, text in named if is_sequence(text)), None)
+        # words such as "cars" consist of ambiguity codes, too
+        sequences = (at for at, text in named if is_sequence(text) and not set(text) - _BASES)
+        return next((file.columns[at] for at in sequences), None)
 
     def _refuse_mixed(self, file: TableFile, row: int, column: int, what: str, text: str) -> None:
         name = file.columns[column]

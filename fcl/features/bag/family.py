@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +125,9 @@ class BagFamily(WindowFamily):
         # options from a model file are not trusted: they are validated as a user's options are
         Bag(self.d, self.value, self.strands, self.wildcards)
         whole(f"bag: length of the windows (d = {self.d})", self.length, self.d)
+
+    def resized(self, width: int) -> BagFamily:
+        return self if width < self.d else replace(self, length=width)
 
     @property
     def radix(self) -> int:

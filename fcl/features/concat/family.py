@@ -132,6 +132,12 @@ class ConcatFamily(Family):
     def row_width(self) -> int:
         return self.members[0].row_width
 
+    def resized(self, width: int) -> Family:
+        members = tuple(member.resized(width) for member in self.members)
+        if any(member.row_width != width for member in members):
+            return self
+        return ConcatFamily(members, self.factors)
+
     @property
     def quick_passes(self) -> bool:
         return all(member.quick_passes for member in self.members)

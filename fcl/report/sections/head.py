@@ -61,7 +61,10 @@ def _quality(context: Context) -> list[str]:
     first = [NO_GAIN] * answers[0].no_gain
     if context.measured.is_training and (claimed := _claimed(context)):
         first = claimed  # scores of rows that the model did not see come first
-    return [*first, f"On {rows}: {' and '.join(f'{a.name} {a.text}' for a in answers)}."]
+    sentence = f"On {rows}: {' and '.join(f'{a.name} {a.text}' for a in answers)}."
+    if any(answer.interval for answer in answers):
+        sentence += " The intervals assume that rows are independent."
+    return [*first, sentence]
 
 
 def _claimed(context: Context) -> list[str]:

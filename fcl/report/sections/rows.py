@@ -54,7 +54,7 @@ def section(context: Context) -> Section | None:
         + (", plus the row's offset" if context.model.has_offset else "")
         + (", plus its covariates times their coefficients." if context.model.covariates else ".")
     )
-    if measured.letters is not None:
+    if any(motif is not None for motif in context.motifs):
         lead += (
             " The contribution of a pattern is divided equally among its fixed letters, so that the "
             "letters of a logo add up to the contributions of the patterns."
@@ -63,7 +63,7 @@ def section(context: Context) -> Section | None:
 
 
 def _blocks(context: Context, measured: Measured, chosen: _Chosen) -> list[Figure | Table]:
-    model = context.model
+    model = context.model.fitted(measured.data)
     row, y = chosen.extreme.row, chosen.extreme.target
     keep = np.zeros(measured.data.n_rows, np.bool_)
     keep[row] = True
