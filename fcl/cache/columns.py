@@ -55,17 +55,14 @@ class LiveColumns(ABC):
 
     @property
     def slots(self) -> Slots:
-        """Slots of the live columns, by number."""
         return self._slots[: self.n]
 
     @property
     def ids(self) -> npt.NDArray[np.int64]:
-        """Feature ids of the live columns, by number."""
         return self.store.ids[self.slots]
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Bytes of each live column."""
         return self.store.sizes[self.slots]
 
     @property
@@ -75,7 +72,6 @@ class LiveColumns(ABC):
 
     @property
     def capacity(self) -> int:
-        """Bytes of the arena."""
         return self.store.capacity
 
     @property
@@ -85,7 +81,6 @@ class LiveColumns(ABC):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of the columns."""
         return self.store.n_rows
 
     def familiar(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -183,12 +178,10 @@ class ColumnCache(LiveColumns):
 
     @property
     def grows(self) -> bool:
-        """Whether the directory may grow."""
         return self._slot_bytes > 0
 
     @property
     def free(self) -> int:
-        """Bytes left in the arena."""
         return self.capacity - self.used
 
     @property

@@ -41,7 +41,6 @@ class ExtentCache(LiveColumns):
 
     @property
     def used(self) -> int:
-        """Bytes of live columns."""
         return int(self.sizes.sum())
 
     @property

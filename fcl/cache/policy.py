@@ -37,7 +37,6 @@ class Rotation:
         return self._left_bytes + size <= self._bytes and self._left_columns < self._columns
 
     def count(self, size: int) -> None:
-        """Count a column that leaves."""
         self._left_bytes += size
         self._left_columns += 1
 

@@ -176,7 +176,6 @@ class DataSet:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return self.rows.shape[0]
 
     def fingerprint(self) -> str:

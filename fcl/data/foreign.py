@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,11 +23,6 @@ HEAD_BYTES = 4096
 COMPRESSIONS = (".gz", ".bgz", ".bz2")
 
 
-def _never(head: bytes) -> bool:
-    """Recognise nothing by content."""
-    return False
-
-
 @dataclass(frozen=True)
 class Format:
     """A format that ``fcl convert`` reads."""
@@ -37,33 +31,17 @@ class Format:
     words: str  #: in messages
     suffixes: tuple[str, ...]  #: without the suffix of a compression
     example: str  #: what a user adds to the command line: more inputs before ``OUT``, then options
-    holds: Callable[[bytes], bool] = _never  #: whether the first bytes show the format
-
-
-def _is_fasta(head: bytes) -> bool:
-    return head.lstrip().startswith(b">")
-
-
-def _is_plink(head: bytes) -> bool:
-    return head.startswith(b"\x6c\x1b")
-
-
-def _is_parquet(head: bytes) -> bool:
-    return head.startswith(b"PAR1")
-
-
-def _is_svmlight(head: bytes) -> bool:
-    return re.match(rb"\s*[-+0-9.eE]+(\s+[0-9]+:[-+0-9.eE]+)+\s", head) is not None
+    begins: bytes = rb"(?!)"  #: a pattern that the first bytes match; by default none do
 
 
 _TABLE = Format("table", "a table", (".csv", ".tsv", ".txt"), "OUT --y COLUMN")
 
 #: In the order of trial; content is tried before names, since PLINK and BED share a suffix.
 FORMATS = (
-    Format("plink", "PLINK files", (), "OUT --y PHENOTYPES.tsv:COLUMN", _is_plink),
-    Format("parquet", "a Parquet file", (".parquet", ".pq"), "OUT --y COLUMN", _is_parquet),
+    Format("plink", "PLINK files", (), "OUT --y PHENOTYPES.tsv:COLUMN", rb"\x6c\x1b"),
+    Format("parquet", "a Parquet file", (".parquet", ".pq"), "OUT --y COLUMN", rb"PAR1"),
     Format(
-        "fasta", "a FASTA file", (".fa", ".fasta", ".fna", ".fas"), "NEGATIVES.fa OUT", _is_fasta
+        "fasta", "a FASTA file", (".fa", ".fasta", ".fna", ".fas"), "NEGATIVES.fa OUT", rb"\s*>"
     ),
     Format(
         "bed",
@@ -76,7 +54,7 @@ FORMATS = (
         "an svmlight file",
         (".svm", ".libsvm", ".svmlight"),
         "OUT",
-        _is_svmlight,
+        rb"\s*[-+0-9.eE]+(\s+[0-9]+:[-+0-9.eE]+)+\s",
     ),
     _TABLE,
 )
@@ -93,7 +71,7 @@ def plain_suffix(path: Path) -> str:
 def find_format(path: Path, head: bytes) -> Format | None:
     """The format of a file, by its first decompressed bytes or its name; None if unknown."""
     suffix = plain_suffix(path)
-    by_content = (found for found in FORMATS if found.holds(head))
+    by_content = (found for found in FORMATS if re.match(found.begins, head))
     by_name = (found for found in FORMATS if suffix in found.suffixes)
     return next(by_content, None) or next(by_name, None)
 
@@ -118,7 +96,6 @@ def refuse_foreign(path: str | os.PathLike[str]) -> None:
 
 
 def _first_bytes(place: Location) -> bytes:
-    """The first bytes of a file, decompressed if it is compressed with gzip."""
     with place.open("rb") as file:
         head = file.read(HEAD_BYTES)
     try:
@@ -127,15 +104,10 @@ def _first_bytes(place: Location) -> bytes:
         return head
 
 
-def _stem(path: Path) -> str:
-    """The name of a file without the suffixes of its format and compression."""
-    name = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
-    return name.stem.lstrip(".")
-
-
 def convert_line(path: Path, found: Format, second: Path | None = None) -> str:
     """The command line that converts one or two files, to be completed where it has capitals."""
-    stem = _stem(path) or "data"
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    stem = name.stem.lstrip(".") or "data"
     out = shlex.quote(str(path.with_name(f"{stem}.zarr")))
     rest = found.example
     if second is not None:  # in the place of the second file of an example, if it has one

@@ -11,7 +11,6 @@ from fcl.errors import InputError
 
 
 def is_frame(source: Any) -> bool:
-    """Whether an object looks like a data frame."""
     return all(hasattr(source, name) for name in ("columns", "to_numpy", "__getitem__"))
 
 

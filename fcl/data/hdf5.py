@@ -197,7 +197,6 @@ class Hdf5Container(GroupContainer):
         return found
 
     def attribute_names(self, path: str) -> list[str]:
-        """The names of the attributes of an array or group."""
         node = self._node(path)
         with _named_damage(self._path):
             return list(node.attrs)
@@ -254,5 +253,4 @@ def _cannot_open(path: Path, error: OSError) -> InputError:
 
 
 def is_hdf5(path: Location, head: bytes) -> bool:
-    """Whether a path is an HDF5 file."""
     return path.is_file() and (path.suffix in SUFFIXES or head.startswith(MAGIC))

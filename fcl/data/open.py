@@ -140,7 +140,12 @@ def open_data(
         y, weights, offset, groups = roles.values()
         name = "data frame"
     elif isinstance(source, list | tuple):
-        source = _array_of(source)
+        try:
+            source = np.asarray(source)
+        except ValueError:
+            raise InputError(
+                "the list holds rows of different lengths; expected texts, or rows of equal length"
+            ) from None
     if isinstance(source, np.ndarray):
         rows = MemoryReader(source, "X")
     elif is_matrix(source):
@@ -184,8 +189,9 @@ def open_data(
     if offset is not None:
         column = _open_column(container, offset, rows, "offset")
         data = data.with_offset(_values(column), column.name)
-    if target is not None and target.ndim == 2:
-        data.target_columns = _names_of(y)
+    if target is not None and target.ndim == 2 and is_frame(y):
+        frame: Any = y
+        data.target_columns = tuple(str(name) for name in frame.columns)
     if covariates is not None:
         data.covariates = read_covariates(container, covariates, rows)
     if groups is not None:
@@ -208,16 +214,6 @@ def _source(path: Location, group: str, x: str) -> dict[str, Any] | None:
     if path.scheme == "memory":
         return None
     return {"source": where, "x": x, "storage_options": path.options}
-
-
-def _array_of(items: Sequence[Any]) -> np.ndarray:
-    """A list of sequences, or of rows of numbers, as an array."""
-    try:
-        return np.asarray(items)
-    except ValueError:
-        raise InputError(
-            "the list holds rows of different lengths; expected texts, or rows of equal length"
-        ) from None
 
 
 def is_native(source: str | os.PathLike[str]) -> bool:
@@ -320,11 +316,6 @@ def open_columns(
         if column.shape == (n_rows,):
             found[name] = column
     return found
-
-
-def _names_of(frame: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a data frame; None for anything else."""
-    return tuple(str(name) for name in frame.columns) if is_frame(frame) else None
 
 
 def _values(column: RowReader[np.ndarray]) -> np.ndarray:

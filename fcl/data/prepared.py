@@ -103,11 +103,9 @@ class PreparedRows:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the records are in memory."""
         return self._records is not None
 
     def rows_of(self, block: int) -> slice:
-        """The rows of a block, as a slice of the data."""
         start = block * self.block_rows
         return slice(start, min(start + self.block_rows, self.n_rows))
 

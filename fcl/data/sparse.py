@@ -68,22 +68,18 @@ class SparseRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
         return len(self), self.n_columns
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype of the entries."""
         return self.data.dtype
 
     @property
     def nnz(self) -> int:
-        """Number of entries."""
         return len(self.data)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the three arrays."""
         return self.indptr.nbytes + self.indices.nbytes + self.data.nbytes
 
     def entry_rows(self) -> np.ndarray:
@@ -215,7 +211,6 @@ class SparseRowReader(RowReader[SparseRows]):
         return np.diff(self._read_indptr(start, stop))
 
     def release(self) -> None:
-        """Free the storage chunks that are kept for the next read."""
         for pieces in (self._indptr, self._indices, self._data):
             pieces.release()
 
@@ -356,7 +351,6 @@ class _Pieces:
         self.release()
 
     def release(self) -> None:
-        """Free the chunk that is kept."""
         # its start and its values, in one tuple so that threads see both replaced at once
         self._held = (0, np.empty(0, self._reader.dtype))
 

@@ -50,12 +50,49 @@ class ZarrPlace(ABC):
         """Stamps of files of a node by their names, or of the whole store or array."""
 
 
+def _not_empty(key: str, content: Any) -> Any:
+    """What a store read; raises ValueError for an empty object.
+
+    zarr takes an empty shard for a missing one, which holds the fill value.
+    """
+    if content is not None and not len(content):
+        raise ValueError(f"{key} is empty, as a write leaves it that did not end")
+    return content
+
+
+class _Checked:
+    """The methods of a store for zarr that read, with checks."""
+
+    def check(self, key: str) -> None:
+        """Called before an object is read."""
+
+    async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+        self.check(key)
+        store: Any = super()
+        return _not_empty(key, await store.get(key, *args, **kwargs))
+
+    def get_sync(self, key: str, **kwargs: Any) -> Any:
+        self.check(key)
+        store: Any = super()
+        return _not_empty(key, store.get_sync(key, **kwargs))
+
+    async def get_partial_values(self, prototype: Any, key_ranges: Any) -> list[Any]:
+        parts = (self.get(key, prototype, byte_range) for key, byte_range in key_ranges)
+        return list(await asyncio.gather(*parts))
+
+
 class _Folder(ZarrPlace):
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def open(self) -> Any:
-        return _local_store(self._path)
+        from zarr.storage import LocalStore
+
+        class RegularFiles(_Checked, LocalStore):
+            def check(self, key: str) -> None:
+                file_kind(self.root / key)  # opening a FIFO would block
+
+        return RegularFiles(self._path, read_only=True)
 
     def stored_keys(self, array: str) -> Iterator[str]:
         root = os.path.join(self._path, array)
@@ -82,16 +119,8 @@ class _Zip(ZarrPlace):
     def open(self) -> Any:
         import zarr
 
-        class Members(zarr.storage.ZipStore):
-            async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
-                return _not_empty(key, await super().get(key, *args, **kwargs))
-
-            async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-                key_ranges = list(key_ranges)
-                found = await super().get_partial_values(prototype, key_ranges)
-                return [
-                    _not_empty(key, one) for (key, _), one in zip(key_ranges, found, strict=True)
-                ]
+        class Members(_Checked, zarr.storage.ZipStore):
+            pass
 
         return Members(self._path, mode="r")
 
@@ -124,7 +153,6 @@ class RemotePlace(ZarrPlace):
 
     @property
     def requests(self) -> int:
-        """Requests in flight at once."""
         return self._path.bucket.requests
 
     def objects(self, array: str) -> dict[str, ObjectInfo]:
@@ -181,7 +209,6 @@ class RemotePlace(ZarrPlace):
         return next((pending for pending in found if pending is not None), None)
 
     def close(self, array: str) -> None:
-        """Close the window of an array."""
         if window := self._windows.pop(array, None):
             window.close()
 
@@ -220,39 +247,6 @@ class ObjectsStamp:
                 raise changed(str(self.path / key), info, now[key])
 
 
-def _not_empty(key: str, content: Any) -> Any:
-    """What a store read; raises ValueError for an empty object.
-
-    zarr takes an empty shard for a missing one, which holds the fill value.
-    """
-    if content is not None and not len(content):
-        raise ValueError(f"{key} is empty, as a write leaves it that did not end")
-    return content
-
-
-def _local_store(path: Path) -> Any:
-    """A store for a folder that reads only regular files, since opening a FIFO would block."""
-    from zarr.storage import LocalStore
-
-    class RegularFiles(LocalStore):
-        async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
-            file_kind(self.root / key)
-            return _not_empty(key, await super().get(key, *args, **kwargs))
-
-        async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-            key_ranges = list(key_ranges)
-            for key, _ in key_ranges:
-                file_kind(self.root / key)
-            found = await super().get_partial_values(prototype, key_ranges)
-            return [_not_empty(key, one) for (key, _), one in zip(key_ranges, found, strict=True)]
-
-        def get_sync(self, key: str, **kwargs: Any) -> Any:
-            file_kind(self.root / key)
-            return _not_empty(key, super().get_sync(key, **kwargs))
-
-    return RegularFiles(path, read_only=True)
-
-
 def _remote_store(place: RemotePlace) -> Any:
     """A read-only store for zarr.
 
@@ -261,7 +255,7 @@ def _remote_store(place: RemotePlace) -> Any:
     """
     from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
-    class Objects(Store):
+    class Objects(_Checked, Store):
         supports_writes = supports_deletes = supports_partial_writes = False
         supports_listing = place.lists
 
@@ -287,10 +281,6 @@ def _remote_store(place: RemotePlace) -> Any:
                 return None
             buffer = (prototype or default_buffer_prototype()).buffer
             return _not_empty(key, buffer.from_bytes(content))
-
-        async def get_partial_values(self, prototype: Any, key_ranges: Any) -> list[Any]:
-            parts = (self.get(key, prototype, byte_range) for key, byte_range in key_ranges)
-            return list(await asyncio.gather(*parts))
 
         async def exists(self, key: str) -> bool:
             return await self.get(key, byte_range=RangeByteRequest(0, 1)) is not None

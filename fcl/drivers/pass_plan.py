@@ -30,7 +30,7 @@ def plan_pass(sizes: Sizes, budget: int, scratch: bool | None = None) -> Plan:
             (LIBRARIES, INTERPRETER),
             ("reading (a chunk, compressed and decoded, and a block)", sizes.reading),
             (TARGETS, 16 * sizes.vectors * sizes.n_rows + sizes.held),
-            ("margins and residuals", Vectors.bytes_for(sizes.n_rows, sizes.n_outputs)),
+            ("margins and residuals", Vectors.arrays(sizes.n_rows, sizes.n_outputs).nbytes),
             (TABLES, sizes.family.workspace_bytes(sizes.block_rows, scratch)),
             held if scratch else ("prepared rows", rows),
         ]

@@ -30,7 +30,7 @@ from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.single import SingleTrainer
-from fcl.solve.state import WorkingSet
+from fcl.solve.state import working_arrays
 from fcl.solve.view import RowView
 from fcl.units import counted, format_bytes
 
@@ -299,7 +299,7 @@ def _divide(
     one, each = ((slot_lists(1, k) + watched_lists(1, k)).nbytes for k in (1, outputs))
     per_column = (
         ColumnCache.directory_bytes(1, n_view, block_rows)
-        + outputs * WorkingSet.bytes_for(1)
+        + outputs * working_arrays(1).nbytes
         + SingleTrainer.bytes_for(n_view, 1, 0)
         - SingleTrainer.bytes_for(n_view, 0, 0)
         + (each - one if writers is None else each + SPARE_BYTES_A_COLUMN)
@@ -322,7 +322,7 @@ def _divide(
     # a sample has its own covariates; models need two orthonormal copies
     trainer += 8 * job.covariates * n_view * (3 if view_rows else 2)
 
-    vectors = Vectors.bytes_for(n_rows, outputs) * (not job.remote) + 8 * job.n_valid * outputs
+    vectors = Vectors.arrays(n_rows, outputs).nbytes * (not job.remote) + 8 * job.n_valid * outputs
 
     def fixed(scratch: bool, active: int = job.least_active) -> list[Use]:
         held = ("prepared rows (one block; all are in a scratch file)", buffers)

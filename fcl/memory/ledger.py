@@ -42,11 +42,9 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """Bytes of all uses together."""
         return sum_of(self.parts)
 
     def of(self, use: str) -> int:
-        """Bytes of a use."""
         return dict(self.parts)[use]
 
     def lines(self) -> list[str]:
@@ -65,7 +63,6 @@ class MemoryPlan:
 
 
 def sum_of(uses: Iterable[Use]) -> int:
-    """Bytes of all uses together."""
     return sum(size for _, size in uses)
 
 

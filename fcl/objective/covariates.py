@@ -33,7 +33,6 @@ class Covariates:
 
     @property
     def q(self) -> int:
-        """Number of columns."""
         return int(self.values.shape[1])
 
     def times(self, v: Floats, rows: slice = slice(None)) -> Floats:

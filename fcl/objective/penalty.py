@@ -52,12 +52,10 @@ class Penalty:
 
     @property
     def grouped(self) -> bool:
-        """Whether the norm joins the outputs of a feature."""
         return False
 
     @property
     def pure_l1(self) -> bool:
-        """Whether the penalty has no squares."""
         return self.rho == 1.0
 
     def formula(self, n_outputs: int = 1) -> str:
@@ -76,7 +74,6 @@ class Penalty:
         return (1.0 - self.rho) * f
 
     def value(self, w: Floats, f: Floats) -> float:
-        """The value of the penalty."""
         f, size = by_output(f, w), np.abs(w)
         terms = f * size * (self.rho + 0.5 * (1.0 - self.rho) * size)
         return math.fsum(terms.ravel())

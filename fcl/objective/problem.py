@@ -112,7 +112,6 @@ class Objective(ABC):
 
     @property
     def n_outputs(self) -> int:
-        """Number of outputs."""
         return math.prod(self.outputs)
 
     @property
@@ -167,12 +166,10 @@ class Objective(ABC):
     # -- rows ----------------------------------------------------------------------------------
 
     def rows_of(self, block: int) -> slice:
-        """The rows of a block."""
         start = block * self.block_rows
         return slice(start, min(start + self.block_rows, self.n_rows))
 
     def blocks(self) -> Iterator[slice]:
-        """The row blocks."""
         return map(self.rows_of, range(-(-self.n_rows // self.block_rows)))
 
     def over_blocks(
@@ -262,7 +259,6 @@ class Objective(ABC):
         """sum_i s_i loss(y_i, m_i + b)."""
 
     def value(self, penalty: float, m: Floats, b: float = 0.0) -> float:
-        """The objective, given the penalty of the weights."""
         return penalty + self.C * self.loss_sum(m, b)
 
     def residuals_curvatures(self, m: Floats, r: Floats, q: Floats, b: float = 0.0) -> None:

@@ -104,7 +104,6 @@ class SoftmaxOutputs(Outputs):
     # -- sums over rows ------------------------------------------------------------------------
 
     def work(self) -> Floats:
-        """Memory for the kernels of a block."""
         return np.empty((self.n_classes + 3, kernels.softmax.TILE))
 
     @cached_property

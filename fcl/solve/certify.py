@@ -129,12 +129,10 @@ class CertifiedPoint:
 
     @property
     def penalty(self) -> float:
-        """The penalty of the weights."""
         return self.passes.conditions.value(self.point)
 
     @property
     def objective(self) -> float:
-        """The objective of the point."""
         return self.penalty + self.C * self.loss
 
     @property

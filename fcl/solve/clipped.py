@@ -37,8 +37,7 @@ from fcl.solve.quadratic import (
     newton_step,
     takes_all,
 )
-from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
-from fcl.solve.view import RowView
+from fcl.solve.state import Columns, LocalPoint, Step
 from fcl.types import Floats
 
 #: Rows times columns up to which this module is used; it holds at most three copies of the columns.
@@ -79,14 +78,12 @@ class ClippedProblem:
 
     def __init__(
         self,
-        view: RowView,
-        working: WorkingSet,
         at: LocalPoint,
         margins: Floats,
         linear: Floats,
         delta: Floats,
     ) -> None:
-        objective = view.objective
+        view, objective = at.view, at.view.objective
         self.s = objective.s
         #: second derivative of a curved row
         self.curvature = objective.loss.most_curvature
@@ -96,7 +93,7 @@ class ClippedProblem:
             np.broadcast_to(end, len(self.s)) for end in objective.loss.domain(objective.y)
         )
         k, free = len(at.columns), objective.intercept
-        phi = _dense(view, working, at)
+        phi = _dense(at)
         self.centre = phi @ self.s / self.s.sum() if free else np.zeros(k)
         phi -= self.centre[:, None]
         square = self.curvature * np.einsum("ji,i,ji->j", phi, self.s, phi) + at.floor + at.ridge
@@ -406,13 +403,12 @@ class ClippedProblem:
         return beta, fallen - 0.5 * here * width, None
 
 
-def _dense(view: RowView, working: WorkingSet, at: LocalPoint) -> Floats:
+def _dense(at: LocalPoint) -> Floats:
     """The columns, float64 (columns, n_rows)."""
-    slots, pieces = working.cache.slots[at.columns], working.cache.pieces
-    phi = np.empty((len(slots), view.objective.n_rows))
-    for number, first in enumerate(range(0, phi.shape[1], view.objective.block_rows)):
-        last = min(first + view.objective.block_rows, phi.shape[1])
-        part = np.empty((len(slots), last - first))
-        column_kernels.dense_rows(pieces, slots, number, 0, part)
-        phi[:, first:last] = part
+    objective, slots = at.view.objective, at.slots
+    phi = np.empty((len(slots), objective.n_rows))
+    for number, rows in enumerate(objective.blocks()):
+        part = np.empty((len(slots), rows.stop - rows.start))
+        column_kernels.dense_rows(at.working.cache.pieces, slots, number, 0, part)
+        phi[:, rows] = part
     return phi

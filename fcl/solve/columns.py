@@ -9,7 +9,7 @@ import numpy as np
 
 from fcl import kernels
 from fcl.parallel import SERIAL, Team, cut
-from fcl.solve.state import Columns, WorkingSet
+from fcl.solve.state import Columns, LocalPoint, WorkingSet
 from fcl.types import Floats
 
 #: Number of blocks whose sums are held until they are added in order.
@@ -142,3 +142,9 @@ def over_chunks(
         for product in team.map(chunk, starts[at : at + CHUNKS_AT_ONCE]):
             total += product
     return np.asarray(total)
+
+
+def over_point(at: LocalPoint, term: Callable[[Floats, slice], Floats | float]) -> Floats:
+    """The sum of a term over chunks of the columns of a point, see :func:`over_chunks`."""
+    objective = at.view.objective
+    return over_chunks(at.working, at.columns, objective.n_rows, term, objective.team)

@@ -48,7 +48,6 @@ class Conditions:
         return largest
 
     def value(self, point: Point) -> float:
-        """The penalty of a point."""
         return self.penalty.value(point.weights, self.factors(point.ids))
 
     def slopes(self, ids: Ids, gradients: Floats, weights: Floats) -> Floats:

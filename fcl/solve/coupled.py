@@ -89,26 +89,16 @@ class CoupledTrainer(Trainer):
 
         violation : at the point.
         """
-        view, working, raised = self._view, self._working, self.damping.raised
-        hessians = self._row_hessians()
-        if is_exact(view, len(local.columns), self.damping.careful):
+        raised = self.damping.raised
+        hessians = self._row_hessians().raised(raised)
+        if is_exact(local, self.damping.careful):
             self.chosen.add("whole Hessian", self.damping)
-            cease, hessians = self.inner.cease, hessians.raised(raised)
-            return minimise_exactly(view, working, local, hessians, raised, tolerance, cease)
+            return minimise_exactly(local, hessians, raised, tolerance, self.inner.cease)
         most = MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS
         self.chosen.add("sampled Hessian", self.damping)
-        step = minimise_model(
-            self.inner,
-            view,
-            working,
-            local,
-            hessians.raised(raised),
-            raised,
-            tolerance,
-            # features well within their bounds could not move by as little as the others violate theirs
-            1.0 - NEAR * violation,
-            most,
-        )
+        # features well within their bounds could not move by as little as the others violate theirs
+        near = 1.0 - NEAR * violation
+        step = minimise_model(self.inner, local, hessians, raised, tolerance, near, most)
         self.damping = self.damping.with_care(self.damping.careful or step.sweeps >= most)
         return step
 

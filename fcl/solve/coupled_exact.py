@@ -18,12 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from fcl.solve.columns import over_chunks
+from fcl.solve.columns import over_point
 from fcl.solve.coupled_groups import minimise_groups
 from fcl.solve.coupled_model import RowHessians
 from fcl.solve.quadratic import minimise_quadratic
-from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
-from fcl.solve.view import RowView
+from fcl.solve.state import Columns, LocalPoint, Step
 from fcl.types import Floats
 
 #: Rows times outputs times the weights squared up to which a model is minimised exactly (milliseconds),
@@ -43,17 +42,17 @@ def _numbers(n_rows: int, n_columns: int, n_outputs: int, q: int) -> int:
     return n_rows * (n_columns + (1 + 2 * max(1, q)) * n_outputs**2)
 
 
-def is_exact(view: RowView, n_columns: int, careful: bool) -> bool:
-    """Whether the model over some columns is minimised exactly.
+def is_exact(at: LocalPoint, careful: bool) -> bool:
+    """Whether the model at a point is minimised exactly.
 
     careful : whether coordinate descent has failed.
     """
-    n, n_outputs, z = view.objective.n_rows, view.objective.n_outputs, view.objective.covariates
+    (k, n_outputs), n, z = at.weights.shape, at.view.objective.n_rows, at.view.objective.covariates
     q = 0 if z is None else z.q
-    weights = n_columns * n_outputs
-    fits = weights <= MOST_WEIGHTS and _numbers(n, n_columns, n_outputs, q) <= MOST_NUMBERS
+    weights = k * n_outputs
+    fits = weights <= MOST_WEIGHTS and _numbers(n, k, n_outputs, q) <= MOST_NUMBERS
     work = float(n * n_outputs) * weights**2
-    return view.complete and fits and work <= (DEAR_WORK if careful else CHEAP_WORK)
+    return at.view.complete and fits and work <= (DEAR_WORK if careful else CHEAP_WORK)
 
 
 def exact_bytes(n_rows: int, n_columns: int, n_outputs: int, q: int) -> int:
@@ -69,8 +68,6 @@ def exact_bytes(n_rows: int, n_columns: int, n_outputs: int, q: int) -> int:
 
 
 def minimise_exactly(
-    view: RowView,
-    working: WorkingSet,
     at: LocalPoint,
     hessians: RowHessians,
     raised: float,
@@ -78,7 +75,7 @@ def minimise_exactly(
     cease: Callable[[], bool],
 ) -> Step:
     """The step that minimises the model at a point; arguments as for ``minimise_model``."""
-    (k, n_outputs), n = at.weights.shape, view.objective.n_rows
+    (k, n_outputs), n = at.weights.shape, at.view.objective.n_rows
     factors = hessians.factors()
     columns = factors[:, :, : len(at.slopes)]
     if hessians.z is not None:
@@ -90,7 +87,7 @@ def minimise_exactly(
         dense[rows] = part.T
         return 0.0
 
-    over_chunks(working, at.columns, n, keep, view.objective.team)
+    over_point(at, keep)
     size = max(1, CHUNK_ENTRIES // (n_outputs * k * n_outputs))
     chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
@@ -114,7 +111,7 @@ def minimise_exactly(
     hessian[diagonal] += (at.floor + at.ridge[:, None]).ravel() + raised * own
     gradients = at.gradients.ravel() - cross.T @ free.scaled(at.slopes)
     start = at.weights
-    if view.objective.penalty.grouped:
+    if at.view.objective.penalty.grouped:
         weights, sets = minimise_groups(hessian, gradients, at.absolute, start, tolerance, cease)
     else:
         absolute = np.repeat(at.absolute, n_outputs)

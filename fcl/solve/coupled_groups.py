@@ -91,7 +91,6 @@ class _Groups:
         self.size = float(self.a @ np.linalg.norm(self.w, axis=1))
 
     def value(self) -> float:
-        """The value at w."""
         d = (self.w - self.origin).ravel()
         smooth = 0.5 * float((self.g + self.slope.ravel()) @ d)
         return smooth + float(self.a @ (np.linalg.norm(self.w, axis=1)))

@@ -24,10 +24,9 @@ from fcl.solve import inner_descent
 from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner import DAMPING, FLOOR, LEAST_ROWS, ROWS_A_COLUMN, InnerModel
-from fcl.solve.inner_descent import HURRIED, LEAST_SWEEPS, is_enough
-from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
-from fcl.solve.view import RowView
-from fcl.types import Floats, Singles
+from fcl.solve.inner_descent import extrapolation, is_enough, is_over
+from fcl.solve.state import Columns, LocalPoint, Step
+from fcl.types import Floats
 
 #: Maximum columns times outputs times free coefficients whose coupling is stored.
 MOST_CROSS = 1 << 22
@@ -77,10 +76,10 @@ class RowHessians:
     The Hessian of row i is s_i (diag(p_i) - p_i p_i') if ``coupled``, else diag(p_i) and s_i is 1.
     """
 
-    p: Floats  #: float64 (K, rows)
-    s: Floats  #: float64 (rows,)
+    p: npt.NDArray[Any]  #: (K, rows); in float64, as s and z, but see :meth:`single`
+    s: npt.NDArray[Any]  #: (rows,)
     coupled: bool
-    z: Floats | None = None  #: float64 (rows, q), covariates; None if there are no covariates
+    z: npt.NDArray[Any] | None = None  #: (rows, q), covariates; None if there are no covariates
 
     def take(self, rows: Columns, ratio: Floats) -> RowHessians:
         """The Hessian of a sample of the rows, each multiplied by its ratio; p and s in float32."""
@@ -143,35 +142,32 @@ class RowHessians:
             out -= (part.T @ part).reshape(out.shape)
         return close_blocks(out)
 
+    # -- sums over gathered columns, in float32 ----------------------------------------------------
 
-@dataclass(frozen=True)
-class _HessianSums:
-    """Sums over the sample of products of columns with the Hessians of the rows."""
+    def single(self) -> RowHessians:
+        """The same in float32."""
+        z = None if self.z is None else self.z.astype(np.float32)
+        p, s = self.p.astype(np.float32), self.s.astype(np.float32)
+        return replace(self, p=p, s=s, z=z)
 
-    gathered: Gathered
-    p: Singles  # (K, rows)
-    s: Singles
-    coupled: bool
-    z: Singles | None
-
-    def cross(self, root: Floats) -> Floats:
+    def cross(self, gathered: Gathered, root: Floats) -> Floats:
         """sum_i phi_ij H_i z_i' times the root of the elimination, float64 (k, K, r)."""
         if self.z is None:
-            return self.matrices(self.s, squared=False) @ root
+            return self.matrices(gathered, self.s, squared=False) @ root
         by_column = root.reshape(len(self.p), -1, root.shape[1])
         parts = (
-            self.matrices(self.s * column, squared=False) @ by_column[:, c]
+            self.matrices(gathered, self.s * column, squared=False) @ by_column[:, c]
             for c, column in enumerate(self.z.T)
         )
         return sum(parts, np.zeros(()))
 
-    def matrices(self, s: Singles, squared: bool) -> Floats:
+    def matrices(self, gathered: Gathered, s: Any, squared: bool) -> Floats:
         """sum_i phi_ij H_i, or phi_ij^2 H_i, of rows with other weights s, float64 (k, K, K)."""
-        n_outputs, k = len(self.p), len(self.gathered.columns.cuts)
+        n_outputs, k = len(self.p), len(gathered.columns.cuts)
         out = np.zeros((k, n_outputs, n_outputs))
         outputs = np.arange(n_outputs)
         if not self.coupled:
-            out[:, outputs, outputs] = self._sums(self.p * s, squared)
+            out[:, outputs, outputs] = _sums(gathered, self.p * s, squared)
             return out
         first, second = np.tril_indices(n_outputs)
         at_once = max(n_outputs, MOST_PRODUCTS // max(1, len(self.s)))  # products of two classes
@@ -180,18 +176,19 @@ class _HessianSums:
             products = self.p[one]
             products *= s
             products *= self.p[other]
-            found = -self._sums(products, squared)
+            found = -_sums(gathered, products, squared)
             out[:, one, other], out[:, other, one] = found, found
         out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
         return out
 
-    def diagonals(self) -> Floats:
+    def diagonals(self, gathered: Gathered) -> Floats:
         """sum_i phi_ij^2 H_i,kk, float64 (k, K)."""
         own = self.p * self.s
-        return self._sums(own * (1.0 - self.p) if self.coupled else own, True)
+        return _sums(gathered, own * (1.0 - self.p) if self.coupled else own, True)
 
-    def _sums(self, rows: Singles, squared: bool) -> Floats:
-        return self.gathered.products(np.ascontiguousarray(rows.T), squared)
+
+def _sums(gathered: Gathered, rows: Any, squared: bool) -> Floats:
+    return gathered.products(np.ascontiguousarray(rows.T), squared)
 
 
 class _Descent:
@@ -205,7 +202,7 @@ class _Descent:
         root: Floats,
         slopes: Floats,
         most: int,
-        z: Singles | None,
+        z: npt.NDArray[Any] | None,
     ) -> None:
         self.model, self.group, self._most, self._z = model, group, most, z
         self.w = model.before.copy()
@@ -226,14 +223,14 @@ class _Descent:
         while True:
             worst = self._sweep(order)
             first = first or worst
-            if worst <= tolerance or self._ends(inner, worst, first):
+            if worst <= tolerance or is_over(inner, self.sweeps, self._most, first, worst):
                 return
             while True:
                 active = order[self._weighted()[order]]
                 worst = self._sweep(active)
                 if worst <= tolerance:
                     break
-                if self._ends(inner, worst, first):
+                if is_over(inner, self.sweeps, self._most, first, worst):
                     return
                 if inner.plain:  # as with one output, but at any size
                     last, before = before, self.value()
@@ -241,12 +238,7 @@ class _Descent:
                         return
                 self._extrapolate(len(active))
 
-    def _ends(self, inner: InnerModel, worst: float, first: float) -> bool:
-        hurried = self.sweeps >= LEAST_SWEEPS and worst <= HURRIED * first and inner.hurry()
-        return hurried or self.sweeps >= self._most or inner.cease()
-
     def _weighted(self) -> npt.NDArray[np.bool_]:
-        """Which coordinates have a weight."""
         return (self.w != 0.0).any(axis=1) if self.group else (self.w != 0.0).ravel()
 
     def _sweep(self, order: Columns) -> float:
@@ -278,7 +270,6 @@ class _Descent:
             self.v += (moved * model.p).sum(axis=0)
 
     def value(self) -> float:
-        """The value of the model."""
         model = self.model
         d = self.w - model.before
         smooth = float((model.lin * d + 0.5 * model.extra * d * d).sum())
@@ -295,18 +286,14 @@ class _Descent:
         self._iterates.append(tuple(part.copy() for part in state))
         if len(self._iterates) <= inner_descent.EXTRAPOLATE_FROM:
             return
-        steps = np.diff([iterate[0].ravel() for iterate in self._iterates], axis=0)
-        gram = np.einsum("ik,jk->ij", steps, steps)
-        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
-        c = np.linalg.solve(gram, np.ones(len(gram)))
+        c = extrapolation([iterate[0].ravel() for iterate in self._iterates])
         last, self._iterates = self._iterates[1:], []
-        total = float(c.sum())
-        if total == 0.0 or not np.isfinite(c).all():
+        if c is None:
             return
         before = self.value()
         for number, part in enumerate(state):
             parts = [iterate[number] for iterate in last]
-            part[:] = np.tensordot(c / total, parts, axes=1)
+            part[:] = np.tensordot(c, parts, axes=1)
         if not self.value() < before:
             for part, kept in zip(state, last[-1], strict=True):
                 part[:] = kept
@@ -314,8 +301,6 @@ class _Descent:
 
 def minimise_model(
     inner: InnerModel,
-    view: RowView,
-    working: WorkingSet,
     at: LocalPoint,
     hessians: RowHessians,
     raised: float,
@@ -346,11 +331,11 @@ def minimise_model(
     Step
         d float64 (k, K), x float64 (n_free,).
     """
-    k, n_outputs = at.weights.shape
+    view, (k, n_outputs) = at.view, at.weights.shape
     cross_sums, h = np.empty(k), np.empty(k)
     total = hessians.total
     wanted = max(LEAST_ROWS, ROWS_A_COLUMN * k)
-    rows = inner.gather(working, at.columns, total, cross_sums, h, wanted)
+    rows = inner.gather(at.working, at.columns, total, cross_sums, h, wanted)
     whole = h.copy()
     constant = view.objective.parts[0].has_constant
     # the free coefficients of constants, one for each output
@@ -358,9 +343,7 @@ def minimise_model(
     centres = inner.centre(cross_sums, h) if constant else np.zeros(k)
     gathered, chosen = inner.gathered(k), inner.chosen(len(total))
     part = hessians.take(chosen, gathered.q / total[chosen])
-    z = None if part.z is None else part.z.astype(np.float32)
-    p, s = part.p.astype(np.float32), part.s.astype(np.float32)
-    sums = _HessianSums(gathered, p, s, part.coupled, z)
+    single = part.single()
     root: Floats = np.empty((0, 0))
     if len(at.slopes):
         root = inverse_root(part.gram() + np.diag(view.free_floor), FLAT)
@@ -369,10 +352,10 @@ def minimise_model(
     share = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
     missed = FLOOR * share[:, None] * at.curvatures if rows < len(total) else np.zeros((1, 1))
     group = view.objective.penalty.grouped
-    model = _model(at, sums, root, missed, raised, group)
+    model = _model(at, single, gathered, root, missed, raised, group)
     eliminated = model.cross.shape[2] > 0
     b = -(at.slopes @ root) if eliminated else np.empty(0)
-    descent = _Descent(model, group, b, root, at.slopes, most, z)
+    descent = _Descent(model, group, b, root, at.slopes, most, single.z)
     order = inner.order(k)
     if not group:
         order = (order[:, None] * n_outputs + np.arange(n_outputs)).ravel()
@@ -387,10 +370,17 @@ def minimise_model(
 
 
 def _model(
-    at: LocalPoint, sums: _HessianSums, root: Floats, missed: Floats, raised: float, group: bool
+    at: LocalPoint,
+    rows: RowHessians,
+    gathered: Gathered,
+    root: Floats,
+    missed: Floats,
+    raised: float,
+    group: bool,
 ) -> CoupledModel:
     """The model over the gathered columns, whose gradients are those of the centred columns.
 
+    rows : of the sample, in float32.
     root : float64 (n_free, r), see :class:`fcl.solve.elimination.Elimination`.
     missed : least curvatures, of columns that the sample may miss.
     """
@@ -398,12 +388,12 @@ def _model(
     eliminated = root.shape[1] if k * n_outputs * max(n_outputs, len(root)) <= MOST_CROSS else 0
     cross: Floats = np.zeros((k, n_outputs, eliminated))
     if cross.size:
-        cross = sums.cross(root)
-    blocks = (
-        sums.matrices(sums.s, squared=True) if group and k * n_outputs**2 <= MOST_CROSS else None
-    )
+        cross = rows.cross(gathered, root)
+    blocks = None
+    if group and k * n_outputs**2 <= MOST_CROSS:
+        blocks = rows.matrices(gathered, rows.s, squared=True)
     outputs = np.arange(n_outputs)
-    own = sums.diagonals() if blocks is None else blocks[:, outputs, outputs]
+    own = rows.diagonals(gathered) if blocks is None else blocks[:, outputs, outputs]
     along = np.einsum("jkr,jkr->jk", cross, cross)
     extra = DAMPING * (np.maximum(own - along, 0.0) + at.floor) + raised * own
     extra += at.floor + at.ridge[:, None] + np.maximum(missed - own, 0.0)
@@ -414,17 +404,17 @@ def _model(
         curve, vectors = np.linalg.eigh(blocks - cross @ cross.transpose(0, 2, 1))
         curve = np.maximum(curve, np.maximum(LEAST_CURVE * curve[:, -1:], 1e-300))
     elif group:  # diag(p) - p p' is at most 2 diag(p (1 - p))
-        top = ((2.0 if sums.coupled else 1.0) * own + extra).max(axis=1)
+        top = ((2.0 if rows.coupled else 1.0) * own + extra).max(axis=1)
         curve = np.repeat(top[:, None], n_outputs, axis=1)
-    unit = float(sums.s.max(initial=0.0)) or 1.0
-    p, gathered = sums.p, sums.gathered
+    unit = float(rows.s.max(initial=0.0)) or 1.0
+    p = rows.p
     p[p < LEAST_P] = 0.0
     return CoupledModel(
         gathered.columns,
         p,
-        sums.s / np.float32(unit),
+        rows.s / np.float32(unit),
         unit,
-        sums.coupled,
+        rows.coupled,
         at.absolute,
         at.gradients,
         extra,

@@ -10,8 +10,6 @@ T T' = (Z' Q Z + diag(floor))^-1, the best step is x = T a, a = -T' slopes - L' 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fcl.objective import SingleOutput
@@ -23,23 +21,9 @@ from fcl.types import Floats
 FLAT = 1e-10
 
 
-@dataclass(frozen=True)
-class Elimination:
-    """The free coefficients in the coordinates in which their columns are orthonormal."""
+def elimination(objective: SingleOutput, q: Floats, floor: Floats) -> Floats:
+    """T, float64 (n_free, r), where r is n_free less the flat directions.
 
-    root: Floats  #: float64 (n_free, r), T; r is n_free less the flat directions
-    slopes: Floats  #: float64 (n_free,)
-
-    @classmethod
-    def of(cls, objective: SingleOutput, q: Floats, slopes: Floats, floor: Floats) -> Elimination:
-        """The elimination over rows with the curvatures q, float64 (n_rows of the objective,)."""
-        return cls(inverse_root(objective.free_gram(q) + np.diag(floor), FLAT), slopes)
-
-    @property
-    def start(self) -> Floats:
-        """a at d = 0, float64 (r,)."""
-        return np.asarray(-(self.slopes @ self.root))
-
-    def step(self, a: Floats) -> Floats:
-        """x, float64 (n_free,)."""
-        return np.asarray(self.root @ a)
+    q : float64 (n_rows of the objective,), curvatures.
+    """
+    return inverse_root(objective.free_gram(q) + np.diag(floor), FLAT)

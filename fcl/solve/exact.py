@@ -13,11 +13,10 @@ from collections.abc import Callable
 import numpy as np
 
 from fcl.kernels import columns as column_kernels
-from fcl.solve.columns import CHUNK_ENTRIES, SPARSE, column_moments, over_chunks
-from fcl.solve.elimination import Elimination
+from fcl.solve.columns import CHUNK_ENTRIES, SPARSE, column_moments, over_point
+from fcl.solve.elimination import elimination
 from fcl.solve.quadratic import FIRST_SWEEPS, minimise_in_box, minimise_quadratic
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
-from fcl.solve.view import RowView
 from fcl.types import Floats
 
 #: Number of columns up to which a Hessian is computed.
@@ -50,13 +49,7 @@ class ExactModel:
         return 8 * (8 * columns**2 + 10 * CHUNK_ENTRIES)
 
     def minimise(
-        self,
-        view: RowView,
-        working: WorkingSet,
-        at: LocalPoint,
-        q: Floats,
-        tolerance: float,
-        cease: Callable[[], bool],
+        self, at: LocalPoint, q: Floats, tolerance: float, cease: Callable[[], bool]
     ) -> Step:
         """The step that minimises the model at a point.
 
@@ -64,14 +57,15 @@ class ExactModel:
         tolerance : violation up to which a weight of 0 stays out of the active set.
         cease : whether to stop and return the best point so far.
         """
-        free = Elimination.of(view.objective, q, at.slopes, view.free_floor)
-        sums = self._sums(view, working, at.columns, q)
-        cross = sums @ free.root
-        coefs = cross @ free.root.T
+        view = at.view
+        root = elimination(view.objective, q, view.free_floor)
+        sums = self._sums(at, q)
+        cross = sums @ root
+        coefs = cross @ root.T
         # floors retain a part of what is eliminated
-        hessian = self._sparse_hessian(view, working, at.columns, q, sums, coefs)
+        hessian = self._sparse_hessian(at, q, sums, coefs)
         if hessian is None:
-            hessian = self._hessian(view, working, at.columns, q, coefs)
+            hessian = self._hessian(at, q, coefs)
         hessian += (coefs * view.free_floor) @ coefs.T
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += at.floor + at.ridge
@@ -87,7 +81,7 @@ class ExactModel:
                 hessian, gradients, at.absolute, *limits, at.weights, tolerance, cease
             )
         d = weights - at.weights
-        return Step(d, free.step(free.start - d @ cross), sets)
+        return Step(d, root @ (-(at.slopes @ root) - d @ cross), sets)
 
     @staticmethod
     def work(working: WorkingSet, columns: Columns, n_rows: int) -> float:
@@ -101,22 +95,17 @@ class ExactModel:
         return products + FIRST_SWEEPS * k**2 + k**3 / PRODUCTS_AN_ENTRY
 
     @staticmethod
-    def _sums(view: RowView, working: WorkingSet, columns: Columns, q: Floats) -> Floats:
+    def _sums(at: LocalPoint, q: Floats) -> Floats:
         """sum_i q_i phi_ij z_i over the unpenalised columns z, float64 (k, n_free)."""
-        covariates, team = view.objective.covariates, view.objective.team
-        if covariates is None:
-            cross_sums, _ = column_moments(working, columns, q, q, team)
-            return np.repeat(cross_sums[:, None], view.objective.n_free, axis=1)
-        z = covariates.values
-        n = view.objective.n_rows
-        return over_chunks(
-            working, columns, n, lambda part, rows: part @ (z[rows] * q[rows, None]), team
-        )
+        objective = at.view.objective
+        if objective.covariates is None:
+            cross_sums, _ = column_moments(at.working, at.columns, q, q, objective.team)
+            return np.repeat(cross_sums[:, None], objective.n_free, axis=1)
+        z = objective.covariates.values
+        return over_point(at, lambda part, rows: part @ (z[rows] * q[rows, None]))
 
     @staticmethod
-    def _sparse_hessian(
-        view: RowView, working: WorkingSet, columns: Columns, q: Floats, sums: Floats, coefs: Floats
-    ) -> Floats | None:
+    def _sparse_hessian(at: LocalPoint, q: Floats, sums: Floats, coefs: Floats) -> Floats | None:
         """The Hessian of sparse columns, by the pairs of nonzeros in a row; None if others are faster.
 
         What elimination takes away is subtracted from sums over the rows, which loses digits of columns
@@ -124,16 +113,15 @@ class ExactModel:
 
         sums, coefs : float64 (k, n_free).
         """
-        k, part = len(columns), view.objective
-        filled = working.cache.store.nonzeros[working.cache.slots[columns]].sum()
+        k, part, cache = len(at.columns), at.view.objective, at.working.cache
+        filled = cache.store.nonzeros[at.slots].sum()
         if filled > SPARSE * k * part.n_rows:
             return None
         hessian = np.zeros((k, k))
         shape = max(64, CHUNK_ENTRIES // k // 64 * 64), k
         buffers = np.empty(shape, np.int32), np.empty(shape)
-        slots, pieces = working.cache.slots[columns], working.cache.pieces
-        for block in range(working.cache.store.n_blocks):
-            column_kernels.add_sparse_gram(pieces, slots, block, q, *buffers, hessian)
+        for block in range(cache.store.n_blocks):
+            column_kernels.add_sparse_gram(cache.pieces, at.slots, block, q, *buffers, hessian)
         hessian += np.triu(hessian, 1).T
         whole = hessian.diagonal().copy()
         product = sums @ coefs.T
@@ -143,14 +131,12 @@ class ExactModel:
         return hessian if (hessian.diagonal() >= LEAST_LEFT * whole).all() else None
 
     @staticmethod
-    def _hessian(
-        view: RowView, working: WorkingSet, columns: Columns, q: Floats, coefs: Floats
-    ) -> Floats:
+    def _hessian(at: LocalPoint, q: Floats, coefs: Floats) -> Floats:
         """sum_i q_i (phi_ij - coefs_j z_i) (phi_ik - coefs_k z_i), float64 (k, k).
 
         coefs : float64 (k, n_free), of the projections of the columns on the unpenalised ones.
         """
-        covariates = view.objective.covariates
+        covariates = at.view.objective.covariates
 
         def chunk(part: Floats, rows: slice) -> Floats:
             if covariates is not None:
@@ -161,5 +147,4 @@ class ExactModel:
             product: Floats = part @ part.T
             return product
 
-        objective = view.objective
-        return over_chunks(working, columns, objective.n_rows, chunk, objective.team)
+        return over_point(at, chunk)

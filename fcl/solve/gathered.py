@@ -30,7 +30,6 @@ class Gathered:
 
     @property
     def stop(self) -> npt.NDArray[np.int64]:
-        """Where they end."""
         return self.columns.cuts[:, -1]
 
     def numbers(self, some: slice) -> npt.NDArray[np.int32]:

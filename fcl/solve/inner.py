@@ -14,13 +14,14 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from fcl.arrays import Arrays
 from fcl.errors import BudgetError
 from fcl.kernels import gather as gather_kernels
 from fcl.kernels import sampling
 from fcl.kernels.gather import GatheredColumns
-from fcl.kernels.sampling import SampledRows
+from fcl.kernels.sampling import SampledRows, most_segments
 from fcl.parallel import SERIAL, Team
-from fcl.solve.elimination import Elimination
+from fcl.solve.elimination import elimination
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner_descent import (
     EXTRAPOLATE_ROWS,
@@ -68,7 +69,31 @@ def _reserved_cuts(n_rows: int) -> int:
 
     If all columns are gathered, so many rows can be sampled; fewer columns may have more cuts.
     """
-    return 1 + sampling.most_segments(min(n_rows, MOST_SAMPLED))
+    return 1 + most_segments(min(n_rows, MOST_SAMPLED))
+
+
+def buffers(n_rows: int, entries: int, binary: bool, block_rows: int) -> Arrays:
+    """The buffers of the inner model: a sample, numbers of its rows, and gathered columns.
+
+    found, held : rows and values of one column, for each part of the columns.
+    """
+    words, parts, valued = (
+        (-(-n_rows // block_rows), -(-block_rows // 64)),
+        GATHER_PARTS,
+        not binary,
+    )
+    return Arrays(
+        ("u8", words, "wanted"),
+        ("i4", words, "before"),
+        ("u2", n_rows, "inside"),
+        ("u4", n_rows, "codes"),
+        ("f8", n_rows, "q"),
+        ("f4", (2, n_rows), "singles"),
+        ("u2", entries, "entries"),
+        ("f4", entries * valued, "values"),
+        ("u2", (parts, n_rows), "found"),
+        ("f4", (parts, n_rows * valued), "held"),
+    )
 
 
 @dataclass(frozen=True)
@@ -76,7 +101,7 @@ class _GatheredModel:
     """A model with its columns gathered, which serves at all points of nearly the same curvatures."""
 
     model: QuadraticModel
-    free: Elimination
+    root: Floats  #: of the elimination
     centres: Floats  #: float64 (k,), means of the columns that are centred, else 0
     grown: float  #: the factor on the number of its rows
 
@@ -84,13 +109,12 @@ class _GatheredModel:
         """Whether it has exactly these columns, and enough rows."""
         return self.grown >= grown and np.array_equal(self.model.ids, ids)
 
-    def moved_to(self, point: LocalPoint) -> tuple[QuadraticModel, Elimination]:
-        """The model and the elimination with the gradients at another point."""
+    def moved_to(self, point: LocalPoint) -> QuadraticModel:
+        """The model with the gradients at another point."""
         gradients = point.gradients
         if self.centres.any():
             gradients = gradients - self.centres * point.slopes[0]
-        model = replace(self.model, at=replace(point, gradients=gradients))
-        return model, replace(self.free, slopes=point.slopes)
+        return replace(self.model, at=replace(point, gradients=gradients))
 
 
 class InnerModel:
@@ -130,21 +154,18 @@ class InnerModel:
     ) -> None:
         self.n_rows, self.max_columns, self.team = n_rows, max_columns, team
         self.plain = plain
-        self._q_buffer = np.empty(n_rows)
-        self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
-        words = -(-n_rows // block_rows), -(-block_rows // 64)
-        self._wanted, self._before = np.empty(words, np.uint64), np.empty(words, np.int32)
-        self._inside, self._codes = np.empty(n_rows, np.uint16), np.empty(n_rows, np.uint32)
-        segments = sampling.most_segments(n_rows)
+        made, segments = (
+            buffers(n_rows, entries, binary, block_rows).allocate(),
+            most_segments(n_rows),
+        )
+        self._singles, self._rows, self._values, self._found, self._held = (
+            made.pop(name) for name in ("singles", "entries", "values", "found", "held")
+        )
+        self._sample = self._buffers = SampledRows(
+            firsts=np.empty(segments + 1, np.int64), shared=np.empty(segments), **made
+        )
         self._cuts = np.empty(max_columns * _reserved_cuts(n_rows), np.int64)
-        self._firsts, self._shared = np.empty(segments + 1, np.int64), np.empty(segments)
-        self._rows = np.empty(entries, np.uint16)
-        self._values = np.empty(0 if binary else entries, np.float32)
-        # rows and values of one column, for each part
-        self._found = np.empty((GATHER_PARTS, n_rows), np.uint16)
-        self._held = np.empty((GATHER_PARTS, 0 if binary else n_rows), np.float32)
         self._block_rows = block_rows
-        self._sample = self._sample_of(0, 0)
         self._seed = seed % MOST_SEEDS
         self._kept: _GatheredModel | None = None
         self.drawn = 0  #: samples drawn so far
@@ -159,13 +180,10 @@ class InnerModel:
         """Bytes of the buffers."""
         iterates = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
         iterates = max(iterates, 8 * MOMENTUM_VECTORS * min(n_rows, MOMENTUM_ROWS))
-        rows = n_rows * (8 + 2 * 4 + 2 + 4) + -(-n_rows // 64) * (8 + 4)
-        rows += n_rows * GATHER_PARTS * (2 if binary else 6)
         cuts = 8 * _reserved_cuts(n_rows) * max_columns
-        return rows + iterates + (2 if binary else 6) * entries + cuts
+        return buffers(n_rows, entries, binary, 64).nbytes + iterates + cuts
 
     def change_room(self, max_columns: int) -> None:
-        """Make room for so many columns."""
         self.forget()
         self.max_columns = max_columns
         self._cuts = np.empty(max_columns * _reserved_cuts(self.n_rows), np.int64)
@@ -183,8 +201,6 @@ class InnerModel:
 
     def minimise(
         self,
-        view: RowView,
-        working: WorkingSet,
         at: LocalPoint,
         q: Floats,
         tolerance: float,
@@ -197,8 +213,6 @@ class InnerModel:
 
         Parameters
         ----------
-        view, working, at
-            The local problem and the point.
         q : float64 (n_rows,)
             Curvatures of the rows of the view.
         tolerance : float
@@ -206,57 +220,41 @@ class InnerModel:
         limit : float
             Number of entries that sweeps may read.
         """
-        ids = working.cache.ids[at.columns]
+        ids = at.ids
         if self._kept is None or not self._kept.serves(ids, self.grown):
             self.forget()
-            self._kept = self._build(view, working, at, q, ids)
-        centres = self._kept.centres
-        model, free = self._kept.moved_to(at)
-        order = self.order(len(ids))
-        nonzeros = working.cache.store.nonzeros[working.cache.slots[at.columns]]
-        least = OTHER_READS * float(nonzeros.sum())
-        u = self._single_buffers[1][: len(model.q)]
-        state = Descent(
-            model,
-            u,
-            free.start,
-            order,
-            self.team,
-            self.hurry,
-            self.cease,
-            limit,
-            least,
-            self.plain,
-        )
-        state.run(tolerance)
+            self._kept = self._build(at, q, ids)
+        model, root = self._kept.moved_to(at), self._kept.root
+        least = OTHER_READS * float(at.working.cache.store.nonzeros[at.slots].sum())
+        u = self._singles[1, : len(model.q)]
+        state = Descent(self, model, u, -(at.slopes @ root), limit, least)
+        state.run(self.order(len(ids)), tolerance)
         d = state.w - at.weights
-        x = free.step(state.b)
-        x[:1] -= float(centres @ d)
+        x = root @ state.b
+        x[:1] -= float(self._kept.centres @ d)
         return Step(d, x, state.sweeps, state.cut, state.rough)
 
     def forget(self) -> None:
         """Build the next model anew: the view, its columns or their curvatures are others."""
         self._kept = None
 
-    def _build(
-        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, ids: Ids
-    ) -> _GatheredModel:
+    def _build(self, at: LocalPoint, q: Floats, ids: Ids) -> _GatheredModel:
         """Gather the columns of a point, and build the model at their curvatures."""
         k = len(ids)
         h, cross_sums = np.empty(k), np.empty(k)
         wanted = ROWS_A_COLUMN * int(at.movable.sum())
         wanted = max(LEAST_ROWS, min(wanted, MANY_ROWS), wanted // 2)
-        rows = self.gather(working, at.columns, q, cross_sums, h, wanted)
+        rows = self.gather(at.working, at.columns, q, cross_sums, h, wanted)
         gathered = self.gathered(k)
-        single = self._single_buffers[0][:rows]
+        single = self._singles[0, :rows]
         unit = float(gathered.q.max(initial=0.0)) or 1.0
         np.divide(gathered.q, unit, out=single, casting="same_kind")
         np.maximum(single, LEAST_SINGLE, out=single)
         whole, centres = h.copy(), np.zeros(k)
-        if view.objective.has_constant and rows > 0:
+        if at.view.objective.has_constant and rows > 0:
             centres = self.centre(cross_sums, h)
         curvatures = at.curvatures * np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
-        free, cross = self._eliminate(view, gathered, at.slopes, cross_sums)
+        root, cross = self._eliminate(at.view, gathered, cross_sums)
         # share of a column's curvature that is left once the free coefficients are eliminated: damping by
         # the whole curvature would slow down columns far from 0, such as 100 +- 1, for hundreds of steps
         along = np.einsum("ij,ij->i", cross, cross)
@@ -278,12 +276,12 @@ class InnerModel:
             cross,
             ids,
         )
-        return _GatheredModel(model, free, centres, self.grown)
+        return _GatheredModel(model, root, centres, self.grown)
 
     def _eliminate(
-        self, view: RowView, gathered: Gathered, slopes: Floats, cross_sums: Floats
-    ) -> tuple[Elimination, Floats]:
-        """The elimination on the sampled rows, and the cross terms of the gathered columns, (k, r).
+        self, view: RowView, gathered: Gathered, cross_sums: Floats
+    ) -> tuple[Floats, Floats]:
+        """The root of the elimination on the sampled rows, and the columns' cross terms, (k, r).
 
         cross_sums : float64 (k,), sums of the columns in the weights of the sample.
         """
@@ -294,12 +292,12 @@ class InnerModel:
         # sums over the sample, as in the columns: otherwise a nearly constant column may have negative
         # curvature once the intercept is eliminated, and its steps are unbounded
         part = replace(part, y=part.y[: len(q)], covariates=covariates)
-        free = Elimination.of(part, q, slopes, view.free_floor)
+        root = elimination(part, q, view.free_floor)
         if covariates is None:
-            return free, cross_sums[:, None] * free.root.sum(axis=0)
-        columns = covariates.values @ free.root
+            return root, cross_sums[:, None] * root.sum(axis=0)
+        columns = covariates.values @ root
         columns *= q[:, None]
-        return free, gathered.products(columns)
+        return root, gathered.products(columns)
 
     def centre(self, cross_sums: Floats, h: Floats) -> Floats:
         """Centre the gathered columns that have a value in every row of the sample; returns the means.
@@ -326,7 +324,7 @@ class InnerModel:
 
     def chosen(self, n_rows: int) -> Columns:
         """The rows of the last sample of a view of ``n_rows`` rows, by their numbers in the sample."""
-        bits = np.unpackbits(self._wanted.view(np.uint8), axis=1, bitorder="little")
+        bits = np.unpackbits(self._sample.wanted.view(np.uint8), axis=1, bitorder="little")
         rows = np.flatnonzero(bits[:, : self._block_rows].ravel()[:n_rows])
         codes = self._sample.codes
         by_number = np.empty_like(rows)
@@ -353,33 +351,16 @@ class InnerModel:
         if counts.sum() > most:
             tau = unit * float(edges[fits[0] if len(fits) else -1])
         self.drawn += 1
-        rows, segments = sampling.choose_rows(
-            q,
-            tau,
-            (self._seed << 32) + self.drawn,
-            self._block_rows,
-            self._wanted,
-            self._before,
-            self._inside,
-            self._codes,
-            self._firsts,
-            self._shared,
-            self._q_buffer,
+        room, seed = self._buffers, (self._seed << 32) + self.drawn
+        rows, segments = sampling.choose_rows(q, tau, seed, self._block_rows, *room)
+        self._sample = room._replace(
+            inside=room.inside[:rows],
+            codes=room.codes[:rows],
+            firsts=room.firsts[: segments + 1],
+            shared=room.shared[:segments],
+            q=room.q[:rows],
         )
-        self._sample = self._sample_of(rows, segments)
         return int(rows)
-
-    def _sample_of(self, rows: int, segments: int) -> SampledRows:
-        """The sample in the buffers."""
-        return SampledRows(
-            self._wanted,
-            self._before,
-            self._inside[:rows],
-            self._codes[:rows],
-            self._firsts[: segments + 1],
-            self._shared[:segments],
-            self._q_buffer[:rows],
-        )
 
     def gather(
         self,

@@ -9,16 +9,17 @@ extrapolated instead. Columns that depend little on each other, such as words, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.kernels import descent
 from fcl.kernels.gather import GatheredColumns
 from fcl.objective.limits import inside
-from fcl.parallel import Team
 from fcl.solve.state import Columns, LocalPoint
 from fcl.types import Floats, Ids, Singles
 
@@ -80,6 +81,29 @@ def is_enough(first: float, worst: float, gain: float, decrease: float) -> bool:
     return fell and gain <= ROUGH * decrease
 
 
+def is_over(inner: Any, sweeps: int, most: int, first: float, worst: float) -> bool:
+    """Whether a step ends before it has converged.
+
+    inner : InnerModel.  most : number of sweeps.  first, worst : as of :func:`is_enough`.
+    """
+    hurried = sweeps >= LEAST_SWEEPS and worst <= HURRIED * first and inner.hurry()
+    return hurried or sweeps >= most or bool(inner.cease())
+
+
+def extrapolation(iterates: Sequence[npt.NDArray[Any]]) -> Floats | None:
+    """The coefficients of Anderson extrapolation for all iterates but the first; None without any.
+
+    Near convergence, sweeps over one set of columns in one order are an affine map, and this combination
+    of the last iterates is far nearer to its fixed point (Bertrand and Massias 2021).
+    """
+    steps = np.diff(iterates, axis=0)
+    gram = np.einsum("ik,jk->ij", steps, steps)  # without BLAS, whose threads would only spin
+    gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
+    c = np.linalg.solve(gram, np.ones(len(gram)))
+    total = float(c.sum())
+    return c / total if total != 0.0 and np.isfinite(c).all() else None
+
+
 @dataclass
 class QuadraticModel:
     """The gathered model: k columns on a sample of the rows. See :mod:`fcl.kernels.descent`."""
@@ -127,29 +151,6 @@ class QuadraticModel:
             return np.zeros(len(steps))
         found = np.linalg.lstsq(gram / np.outer(size, size), -slope / size, DEPENDENT)[0]
         return np.asarray(found / size)
-
-    def sweep(self, order: Columns, w: Floats, u: Singles, b: Floats, violations: Floats) -> float:
-        """Minimise over each column in turn, in place; returns the largest violation met."""
-        largest: float = descent.descent_sweep(
-            self.at.absolute,
-            order,
-            self.columns,
-            self.unit,
-            self.shared,
-            self.q,
-            u,
-            self.at.gradients,
-            self.extra,
-            self.curve,
-            self.cross,
-            self.at.weights,
-            self.at.low,
-            self.at.high,
-            w,
-            b,
-            violations,
-        )
-        return largest
 
     def move(self, columns: Columns, steps: Floats, u: Singles, b: Floats) -> None:
         """Update u and b, in place, for steps of the weights of some columns."""
@@ -199,24 +200,16 @@ class Descent:
 
     def __init__(
         self,
+        inner: Any,
         model: QuadraticModel,
         u: Singles,
         b: Floats,
-        everything: Columns,
-        team: Team,
-        hurry: Callable[[], bool],
-        cease: Callable[[], bool],
         limit: float = math.inf,
         least: float = 0.0,
-        plain: bool = False,
     ) -> None:
-        self._model = model
-        self._plain = plain  # see InnerModel
+        self._inner, self._model = inner, model
         self._left = limit  # entries to read before the step is cut
         self._least = least  # ... and before it may leave the last digits of a long step
-        self._team = team
-        self._hurry, self._cease = hurry, cease
-        self._everything = everything
         self.w = model.at.weights.copy()
         self._u = u
         u[:] = 0.0
@@ -234,14 +227,13 @@ class Descent:
 
     @property
     def cut(self) -> bool:
-        """Whether sweeps have read as many entries as they may."""
         return self._left <= 0.0
 
-    def run(self, tolerance: float) -> None:
+    def run(self, order: Columns, tolerance: float) -> None:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
-        everything = SweepOrder(self._model, self._everything)
+        everything = SweepOrder(self._model, order)
         self.rough = dear = everything.entries >= DEAR_SWEEP
-        plain = self._plain and everything.entries >= LEAST_PLAIN
+        plain = self._inner.plain and everything.entries >= LEAST_PLAIN
         if plain and self._plainly(everything, tolerance):
             return
         self._gains_momentum = self._has_room and everything.entries >= LONG_SWEEP
@@ -249,7 +241,7 @@ class Descent:
         while not self._ended and self._sweep(everything) > tolerance:
             while not self._ended:
                 begin = self._copy() if self._gains_momentum else None
-                has_weight = self._everything[self.w[self._everything] != 0.0]
+                has_weight = order[self.w[order] != 0.0]
                 worst = self._sweep(SweepOrder(self._model, has_weight))
                 if worst <= tolerance:
                     break
@@ -302,19 +294,40 @@ class Descent:
                 self._extrapolate()
 
     def _sweep(self, order: SweepOrder) -> float:
-        long = self._has_room and order.entries >= LONG_SWEEP and not self._plain
+        long = self._has_room and order.entries >= LONG_SWEEP and not self._inner.plain
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
         self._left -= order.entries
         self._least -= order.entries
         self._first = self._first or worst
-        hurried = self.sweeps >= LEAST_SWEEPS and worst <= HURRIED * self._first and self._hurry()
-        self._ended = hurried or self.cut or self.sweeps >= MAX_SWEEPS or self._cease()
+        self._ended = self.cut or is_over(self._inner, self.sweeps, MAX_SWEEPS, self._first, worst)
         return worst
 
     def _serially(self, order: SweepOrder, u: Singles, b: Floats) -> float:
-        parts = [self._model.sweep(part, self.w, u, b, self._violations) for part in order.calls]
-        return max(parts)
+        """Minimise over each column in turn, in place; returns the largest violation met."""
+        model, at, found = self._model, self._model.at, []
+        for part in order.calls:
+            worst = descent.descent_sweep(
+                at.absolute,
+                part,
+                model.columns,
+                model.unit,
+                model.shared,
+                model.q,
+                u,
+                at.gradients,
+                model.extra,
+                model.curve,
+                model.cross,
+                at.weights,
+                at.low,
+                at.high,
+                self.w,
+                b,
+                self._violations,
+            )
+            found.append(float(worst))
+        return max(found)
 
     def _side_by_side(self, order: SweepOrder) -> float:
         """Sweep over both halves of the columns from the same state, and add their steps.
@@ -326,7 +339,7 @@ class Descent:
         before = model.value(w, u, b)
         sides = [(half, u.copy(), b.copy()) for half in order.halves]
         w_before = w.copy()
-        worst = max(self._team.map(lambda side: self._serially(*side), sides))
+        worst = max(self._inner.team.map(lambda side: self._serially(*side), sides))
         du = sum(side[1] for side in sides) - len(sides) * u
         db = sum(side[2] - b for side in sides)
         dw = w - w_before
@@ -374,24 +387,13 @@ class Descent:
             self._last = w - begin[0], u - begin[1], b - begin[2]
 
     def _extrapolate(self) -> None:
-        """Anderson extrapolation of sweeps over one set of columns in one order.
-
-        Near convergence such sweeps are an affine map, and a combination of the last iterates with
-        coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
-        state is affine in w, so the candidate is evaluated without reading a column; it is accepted only
-        if it lowers the model.
-        """
+        """Take an extrapolated state if it lowers the model, which needs no column to be evaluated."""
         model, iterates = self._model, self._iterates
         iterates.append(self._copy())
         if len(iterates) <= EXTRAPOLATE_FROM:
             return
-        steps = np.diff([state[0] for state in iterates], axis=0)
-        gram = np.einsum("ik,jk->ij", steps, steps)  # without BLAS, whose threads would only spin
-        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
-        c = np.linalg.solve(gram, np.ones(len(gram)))
-        total = float(c.sum())
-        if total != 0.0 and np.isfinite(c).all():
-            c /= total
+        c = extrapolation([state[0] for state in iterates])
+        if c is not None:
             last = iterates[1:]
             w, u, b = (
                 sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)

@@ -102,7 +102,6 @@ class Line:
         return C * change, C * slope, C * (sums.curve_beta + self.square)
 
     def search(self) -> Share | None:
-        """See :func:`search_share`."""
         C, local = self.objective.C, self.local
         promised = self.promised + float(local.slopes @ self.step.x)
         return search_share(self.at, C * promised, ROUNDING * C * (local.loss + self.norm))

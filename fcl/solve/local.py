@@ -14,7 +14,7 @@ from fcl.features.steps import rounded_to, useful_step
 from fcl.objective.limits import largest_output
 from fcl.solve.select import SAME_GRADIENT
 from fcl.solve.state import Columns, Point, WorkingSet, is_active
-from fcl.solve.trainer import Solved, StepResult
+from fcl.solve.trainer import Solved, StepResult, Trainer
 from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
 
@@ -39,7 +39,7 @@ class LocalProblem:
         self,
         view: RowView,
         cache: LiveColumns,
-        trainer: Any,
+        trainer: Trainer,
         factors: Callable[[Ids], Floats],
         rounds: bool = False,
     ) -> None:
@@ -55,7 +55,6 @@ class LocalProblem:
 
     @property
     def cache(self) -> LiveColumns:
-        """The cached columns."""
         return self.working.cache
 
     def change_view(self, view: RowView) -> None:
@@ -95,7 +94,6 @@ class LocalProblem:
         self.view.correct(working, 0, exact)
 
     def return_to_anchor(self) -> None:
-        """Restart the trainer at the anchor."""
         self.working.put("weights", self.working.of("anchor_weights"))
         self.restart(self.anchor.free)
 
@@ -112,16 +110,12 @@ class LocalProblem:
     @property
     def free(self) -> Floats:
         """Free coefficients of the trainer's point."""
-        own = self.trainer.free
-        return np.concatenate(
-            [own, self.anchor.free[len(own) :]]
-        )  # some points list fixed intercepts
+        own = self.trainer.free  # some points list fixed intercepts after these
+        return np.concatenate([own, self.anchor.free[len(own) :]])
 
     @property
     def margins(self) -> Floats:
-        """Margins of the trainer's point over the rows of the view, with its free coefficients."""
-        found: Floats = self.trainer.margins
-        return found
+        return self.trainer.margins
 
     def restart(self, free: Floats) -> None:
         """Start the trainer at its weights, with these free coefficients, from the anchor's margins."""
@@ -169,7 +163,6 @@ class LocalProblem:
         return bool((self.factors(self.cache.ids[equal]) <= own).any())
 
     def change_room(self) -> None:
-        """Make room for as many columns as the cache has now."""
         self.working.change_room()
         self.trainer.inner.change_room(self.cache.max_columns)
 
@@ -224,24 +217,19 @@ class LocalProblem:
     @property
     def seen(self) -> tuple[Columns, Floats]:
         """Columns of the last step, and the sizes of their slopes before it."""
-        found: tuple[Columns, Floats] = self.trainer.seen
-        return found
+        return self.trainer.seen
 
     # -- the point -----------------------------------------------------------------------------
 
     def step(self, target: float) -> StepResult:
         """Take one step from the current point, unless its violation is at most ``target``."""
         self._target = target
-        taken: StepResult = self.trainer.step(target)
-        return taken
+        return self.trainer.step(target)
 
     def solve(self, target: float, max_steps: int) -> Solved:
         """Solve the local problem from the anchor, in at most ``max_steps`` steps."""
         self._target = target
-        solved: Solved = self.trainer.solve(
-            self.view, self.working, self.anchor.free, target, max_steps
-        )
-        return solved
+        return self.trainer.solve(self.view, self.working, self.anchor.free, target, max_steps)
 
     def point(self) -> Point:
         """The trainer's point: its weights, and the anchor's weights of features not cached.

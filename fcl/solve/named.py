@@ -110,16 +110,13 @@ class _Sides:
 
     @property
     def largest(self) -> float:
-        """The largest size where a weight has no limit."""
         return float(self.size[self.most == math.inf].max(initial=0.0))
 
     def excess(self, level: float) -> float:
-        """See :attr:`Prices.excess`."""
         endless = self.most == math.inf
         return math.fsum(self.factors[endless] * np.maximum(self.size[endless] - level, 0.0) ** 2)
 
     def cost(self, conditions: Conditions) -> float:
-        """See :attr:`Prices.cost`."""
         some = self.most < math.inf
         over = self.size[some] - conditions.limit * (1.0 - 1e-12)
         return math.fsum(cost(over, self.factors[some], self.most[some], conditions.ridge))

@@ -54,11 +54,9 @@ class Priced:
 
     @property
     def n(self) -> int:
-        """Number of features."""
         return len(self.drawn) + int((~self._fresh(self.watched)).sum())
 
     def cover(self, ids: Ids) -> bool:
-        """Whether the pass priced all these features."""
         return bool((self._fresh(ids) | np.isin(ids, self.watched)).all())
 
     def _fresh(self, ids: Ids) -> npt.NDArray[np.bool_]:
@@ -167,7 +165,6 @@ class Outer:
 
     @property
     def priced(self) -> bool:
-        """Whether the family was priced at this anchor."""
         return self._priced
 
     def change_conditions(self, conditions: Conditions, objective: float) -> None:
@@ -350,7 +347,6 @@ class Outer:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def state(self) -> OuterState:
-        """The state for :meth:`restore`."""
         return OuterState(**{field.name: getattr(self, field.name) for field in fields(OuterState)})
 
     def restore(self, state: OuterState) -> None:

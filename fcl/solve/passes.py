@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.arrays import Allocate, fresh, of_outputs
+from fcl.arrays import Allocate, Arrays, fresh, of_outputs
 from fcl.data.prepared import PreparedRows, Readers
 from fcl.features.base import Family, MeasuringPricer, is_sampled
 from fcl.features.prices import (
@@ -67,27 +67,27 @@ class Vectors:
     """
 
     def __init__(self, n_rows: int, allocate: Allocate = fresh, n_outputs: int = 1) -> None:
-        shape = *of_outputs(n_outputs), n_rows
-        self.margins = [allocate(f"margins{i}", np.float64, shape) for i in range(2)]
-        self.residuals = allocate("residuals", np.float64, shape)
-        self.curvatures = allocate("curvatures", np.float64, shape)
-        self.units = allocate("units", np.int64, shape)
+        made = self.arrays(n_rows, n_outputs).allocate(allocate)
+        self.margins = [made["margins0"], made["margins1"]]
+        self.residuals, self.curvatures = made["residuals"], made["curvatures"]
+        self.units = made["units"]
         self.anchor = 0
         self.loss = math.inf
 
     @staticmethod
-    def bytes_for(n_rows: int, n_outputs: int = 1) -> int:
-        """Bytes of the vectors."""
-        return 5 * 8 * n_rows * n_outputs
+    def arrays(n_rows: int, n_outputs: int = 1) -> Arrays:
+        """The vectors by name."""
+        shape = *of_outputs(n_outputs), n_rows
+        return Arrays(
+            ("f8", shape, "margins0 margins1 residuals curvatures"), ("i8", shape, "units")
+        )
 
     @property
     def accepted(self) -> Floats:
-        """Margins of the anchor."""
         return self.margins[self.anchor]
 
     @property
     def proposed(self) -> Floats:
-        """Margins of the proposed point."""
         return self.margins[1 - self.anchor]
 
 
@@ -163,7 +163,6 @@ class Passes:
 
     @property
     def blocks(self) -> range:
-        """All row blocks."""
         return self._blocks
 
     def rows_here(self) -> PreparedRows:
@@ -185,7 +184,6 @@ class Passes:
 
     @property
     def parts(self) -> range:
-        """All parts of the family."""
         return range(self.pricer.n_parts)
 
     def measure(self, parts: range) -> None:
@@ -298,7 +296,6 @@ class Passes:
         return Searched(beta, point, min(objective, value))
 
     def value(self, point: Point, margins: Floats) -> float:
-        """The objective at a point with these margins."""
         value: float = self.objective.value(self.conditions.value(point), margins, point.intercept)
         return value
 
@@ -428,7 +425,6 @@ class Passes:
         return prices, self.bound_of(dual, prices)
 
     def bound_of(self, dual: DualPoint, prices: Prices) -> float:
-        """The dual bound that the prices of the whole family prove."""
         excess = math.fsum(prices.excess)
         own = prices.by_output, prices.cost, prices.widest
         return self.bound(dual, prices.largest, excess, *own)

@@ -112,9 +112,8 @@ class SampleState:
     pending: bool = False  #: whether to draw a new sample before making columns
     proximal: float = PROXIMAL  #: of the view
     step: LastStep = LastStep()
-    origin: Point | None = (
-        None  #: the anchor at which it was drawn; None: the draw cannot be repeated
-    )
+    #: the anchor at which it was drawn; None: the draw cannot be repeated
+    origin: Point | None = None
 
 
 #: the fields that belong to the size of the sample
@@ -291,11 +290,6 @@ class Sampler:
         self._buffers = m, r, q  # of the view
         self._records = np.empty(0, np.uint8)
         self._z = np.empty((0, 0))  # covariates of the rows
-
-    @staticmethod
-    def bytes_for(most: int, records: int) -> int:
-        """Bytes of all buffers but the view's; ``records`` : bytes of the prepared rows."""
-        return 3 * 8 * most + records
 
     def nothing(self, passes: Passes) -> RowView:
         """The view before the first sample, which has no rows."""

@@ -27,7 +27,6 @@ class Selection:
     weights: Floats
 
     def take(self, which: npt.NDArray[np.intp]) -> Selection:
-        """A subset of the features."""
         return Selection(
             self.ids[which], self.violations[which], self.gradients[which], self.weights[which]
         )

@@ -7,7 +7,6 @@ These outputs share rows and columns only. The trainer of one output solves the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,7 @@ from fcl.cache import LiveColumns
 from fcl.solve.columns import add_columns
 from fcl.solve.local import LocalProblem
 from fcl.solve.state import Columns
-from fcl.solve.trainer import Solved, StepResult
+from fcl.solve.trainer import Solved, StepResult, Trainer
 from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
 
@@ -33,7 +32,7 @@ class SeparateProblem(LocalProblem):
         self,
         view: RowView,
         cache: LiveColumns,
-        trainer: Any,
+        trainer: Trainer,
         factors: Callable[[Ids], Floats],
     ) -> None:
         super().__init__(view, cache, trainer, factors)

@@ -76,7 +76,6 @@ class SingleTrainer(Trainer):
 
     @staticmethod
     def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
-        """Bytes of the buffers."""
         return 4 * 8 * n_rows + InnerModel.bytes_for(n_rows, max_columns, entries, binary)
 
     def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
@@ -100,8 +99,8 @@ class SingleTrainer(Trainer):
         return np.flatnonzero((working.weights[:n] != 0.0) | (anchored != 0.0) | near)
 
     def _violation(self, local: LocalPoint) -> float:
-        limits, ids = self._view.objective.penalty.limits, self._working.cache.ids[local.columns]
-        slopes = limits.clamp(ids, local.gradients / local.absolute, local.weights)
+        limits = self._view.objective.penalty.limits
+        slopes = limits.clamp(local.ids, local.gradients / local.absolute, local.weights)
         self.seen = local.columns, slopes
         return float(descent.violations(slopes, local.weights, np.empty(len(slopes))))
 
@@ -134,29 +133,28 @@ class SingleTrainer(Trainer):
 
         The model has its whole Hessian if that is cheap; else coordinate descent works on sampled rows.
         """
-        view, working = self._view, self._working
-        n, k = view.objective.n_rows, len(local.columns)
+        n, k = self._view.objective.n_rows, len(local.columns)
         early = violation > self._early
         share = EARLY_SHARE if early else 1.0
         if self._is_cheap(k, share):
             if self.damping.raised or not self._is_clipped(k):
                 self.chosen.add("whole Hessian", self.damping)
-                cease = self.inner.cease
-                return self._exact.minimise(view, working, local, self._q, tolerance, cease)
+                return self._exact.minimise(local, self._q, tolerance, self.inner.cease)
             self.chosen.add("local problem itself", self.damping)
             linear = self._linear(local)
-            problem = clipped.ClippedProblem(view, working, local, self._m, linear, self._delta)
+            problem = clipped.ClippedProblem(local, self._m, linear, self._delta)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
         some = np.flatnonzero(local.movable)
         fits = len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN
         # where the curvature jumps, the search would cut a step to the exact minimum short again
-        fits = fits and not (0.0 < self.damping.raised < 1.0 and view.objective.loss.clipped)
-        work = self._exact.work(working, local.columns[some], n) if fits else math.inf
+        loss = self._view.objective.loss
+        fits = fits and not (0.0 < self.damping.raised < 1.0 and loss.clipped)
+        work = self._exact.work(self._working, local.columns[some], n) if fits else math.inf
         if not self.damping.careful and work > share * CHEAP_WORK:
             # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
             self.chosen.add("sampled Hessian", self.damping)
-            step = self.inner.minimise(view, working, local, self._q, tolerance, work)
+            step = self.inner.minimise(local, self._q, tolerance, work)
             insufficient = step.cut or step.sweeps >= MAX_SWEEPS
             self.damping = self.damping.with_care(not early and insufficient)
             if not step.cut:
@@ -164,11 +162,9 @@ class SingleTrainer(Trainer):
         elif not fits:
             self.chosen.add("sampled Hessian", self.damping)
             self.inner.grown = MOST_GROWN
-            return self.inner.minimise(view, working, local, self._q, tolerance)
+            return self.inner.minimise(local, self._q, tolerance)
         self.chosen.add("whole Hessian", self.damping)
-        part = self._exact.minimise(
-            view, working, local.take(some), self._q, tolerance, self.inner.cease
-        )
+        part = self._exact.minimise(local.take(some), self._q, tolerance, self.inner.cease)
         d = np.zeros(k)
         d[some] = part.d
         return Step(d, part.x, part.sweeps)

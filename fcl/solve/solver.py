@@ -187,8 +187,13 @@ class Solver:
         passes.write_residuals(outer.point.intercept, self._all_blocks, self._loss)
         self._frozen = outer.frozen(cached)
         watch = np.concatenate([cached, self._frozen.ids])
-        self._prices, bound = self._prove(watch, number)
-        prices = self._prices
+        reused, self._reused = self._reused, None
+        dual = passes.dual_point()
+        if reused is None:
+            self._priced_to = outer.threshold
+            reused = passes.price(dual, watch, self._priced_to, passes.parts, number)
+        self._prices = prices = reused
+        bound = passes.bound_of(dual, prices)
         self._totals = passes.totals()  # now, since a search overwrites the residuals
         n = len(cached)
         self._frozen_gradients = prices.watched[n:]
@@ -214,15 +219,6 @@ class Solver:
             )
             self.local.return_to_anchor()
         return certified
-
-    def _prove(self, watch: Ids, number: int) -> tuple[Prices, float]:
-        """Price the family at the anchor, unless a change of C left its prices valid."""
-        passes, reused = self.passes, self._reused
-        if reused is None:
-            self._priced_to = self.outer.threshold
-            return passes.prove(watch, self._priced_to, number)
-        self._reused = None
-        return reused, passes.bound_of(passes.dual_point(), reused)
 
     def change_C(self, C: float) -> None:
         """Continue at the priced anchor with another C, keeping rows, columns, sample and weights.
@@ -418,7 +414,9 @@ class Solver:
         if self.cache.grows and self.cache.extend(state.slots):
             self.local.change_room()
         self._place(outer.point)
-        self._check_objective(outer)
+        if not self.objective.intercept:
+            outer.point = replace(outer.point, intercept=0.0)
+        outer.confirm(passes.value(outer.point, passes.vectors.accepted))
         self.local.trainer.state = state.trainer
         kept = self.admission.admit_again(cached)
         self.local.working.seen[: len(kept)] = state.seen[kept]
@@ -434,10 +432,4 @@ class Solver:
         passes = self.passes
         loss = passes.value(point, passes.vectors.accepted) / self.objective.C
         passes.write_residuals(point.intercept, self._all_blocks, loss)
-        return self.passes.prove(np.empty(0, np.int64), threshold)
-
-    def _check_objective(self, outer: Outer) -> None:
-        """Recompute the objective of a restored anchor, and check the checkpoint's against it."""
-        if not self.objective.intercept:
-            outer.point = replace(outer.point, intercept=0.0)
-        outer.confirm(self.passes.value(outer.point, self.passes.vectors.accepted))
+        return passes.prove(np.empty(0, np.int64), threshold)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.arrays import Arrays, zeros
 from fcl.cache import LiveColumns
 from fcl.objective.limits import Limits, sizes
 from fcl.types import Floats, Ids
@@ -144,15 +145,14 @@ class Anchor:
     objective: float
 
 
-#: arrays of the working set that begin with zeros
-ZEROED = (
-    "weights",
-    "anchor_weights",
-    "gradients",
-    "curvatures",
-    "correction",
-    "floor",
-)
+#: arrays of the working set that have a row for each of K outputs
+BY_OUTPUT = "weights anchor_weights gradients curvatures correction floor"
+
+
+def working_arrays(max_columns: int, outputs: tuple[int, ...] = ()) -> Arrays:
+    """The arrays of a working set, without the cache."""
+    each = Arrays(("f8", max_columns, "factor"), ("?", max_columns, "seen"))
+    return each + Arrays(("f8", (*outputs, max_columns), BY_OUTPUT))
 
 
 @dataclass
@@ -160,7 +160,7 @@ class WorkingSet:
     """The cached columns and the trainer's data on each of them.
 
     The arrays have room for ``cache.max_columns``; entry j belongs to live column j. With K outputs those
-    named in ``ZEROED`` have a row for each. Weights of features that are not cached are *frozen*: they
+    named in ``BY_OUTPUT`` have a row for each. Weights of features that are not cached are *frozen*: they
     act through the margins of the anchor.
     """
 
@@ -178,15 +178,11 @@ class WorkingSet:
     _parts: list[WorkingSet] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        room = self.cache.max_columns
-        for name in ZEROED:
-            setattr(self, name, np.zeros((*self.outputs, room)))
-        self.factor = np.ones(room)
-        self.seen = np.zeros(room, bool)
+        vars(self).update(working_arrays(self.cache.max_columns, self.outputs).allocate(zeros))
+        self.factor[:] = 1.0
         self._divide()
 
     def _divide(self) -> None:
-        """Make the parts."""
         self._parts = [self._part(k) for k in range(*self.outputs or (0,))]
 
     @property
@@ -197,25 +193,17 @@ class WorkingSet:
     def _part(self, k: int) -> WorkingSet:
         part = copy(self)
         part.outputs, part._parts = (), []
-        for name in ZEROED:
+        for name in BY_OUTPUT.split():
             setattr(part, name, getattr(self, name)[k])
         return part
 
     def change_room(self) -> None:
         """Make room for as many columns as the cache has now."""
-        room = self.cache.max_columns
-        kept = min(room, len(self.factor))
-        for name in ("factor", *ZEROED, "seen"):
-            before = getattr(self, name)
-            array = np.full((*before.shape[:-1], room), name == "factor", before.dtype)
-            array[..., :kept] = before[..., :kept]
-            setattr(self, name, array)
-        self._divide()
-
-    @staticmethod
-    def bytes_for(max_columns: int) -> int:
-        """Bytes of the arrays of one output, without the cache."""
-        return max_columns * (8 * 7 + 1)
+        before = dict(vars(self))
+        self.__post_init__()
+        kept = min(self.cache.max_columns, len(before["factor"]))
+        for name in working_arrays(0):
+            getattr(self, name)[..., :kept] = before[name][..., :kept]
 
     def enter(self, first: int, factors: Floats, weights: Floats, gradients: Floats) -> None:
         """Initialise the entries of columns that have just been admitted, from number ``first`` on."""
@@ -239,7 +227,7 @@ class WorkingSet:
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the columns that are not kept; their anchor weights become frozen."""
         kept = np.flatnonzero(keep)
-        for name in ("factor", *ZEROED, "seen"):
+        for name in working_arrays(0):
             array = getattr(self, name)
             array[..., : len(kept)] = array[..., kept]
         self.cache.evict(keep)
@@ -247,8 +235,10 @@ class WorkingSet:
 
 @dataclass
 class LocalPoint:
-    """The local objective, divided by C, at one point and in some of the columns."""
+    """The local objective of a view, divided by C, at one point and in some of the columns."""
 
+    view: Any  #: RowView
+    working: WorkingSet
     columns: Columns
     weights: Floats
     gradients: Floats  #: of the smooth part
@@ -260,6 +250,14 @@ class LocalPoint:
     high: Floats
     loss: float  #: sum of the weighted losses over the view
     slopes: Floats  #: in the free coefficients, float64 (n_free,)
+
+    @property
+    def slots(self) -> Ids:
+        return self.working.cache.slots[self.columns]
+
+    @property
+    def ids(self) -> Ids:
+        return self.working.cache.ids[self.columns]
 
     @property
     def movable(self) -> npt.NDArray[np.bool_]:

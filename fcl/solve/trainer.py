@@ -153,12 +153,10 @@ class Trainer(ABC):
 
     @property
     def margins(self) -> Floats:
-        """Margins of the trainer's point, with its free coefficients."""
         return self._m
 
     @property
     def _delta(self) -> Floats:
-        """The free coefficients minus the anchor's."""
         return np.asarray(self.free - self._anchor)
 
     # -- the local problem ---------------------------------------------------------------------
@@ -299,9 +297,8 @@ class Trainer(ABC):
     def _move(self, local: LocalPoint, step: Step, beta: float) -> None:
         """Move by a share of a step, whose margins are in the buffer."""
         working, limits = self._working, self._view.objective.penalty.limits
-        columns = local.columns
-        ids = working.cache.ids[columns]
-        working.weights[..., columns] = limits.within(ids, local.weights + beta * step.d).T
+        weights = limits.within(local.ids, local.weights + beta * step.d)
+        working.weights[..., local.columns] = weights.T
         self.free = self.free + beta * step.x
         self._m += beta * self._dm
 
@@ -366,6 +363,8 @@ class Trainer(ABC):
         ridge = penalty.ridge(factor) / objective.C
         low, high = penalty.limits.of(working.cache.ids[columns])
         return LocalPoint(
+            view,
+            working,
             columns,
             weights,
             g + by_output(ridge, weights) * weights,

@@ -202,7 +202,6 @@ class RowView:
         floor[:] = np.maximum(0.0, MISSED * total_q - seen) + least
 
     def _at_anchor(self, k: int) -> tuple[Floats, Floats]:
-        """Residuals and curvatures of output k at the anchor."""
         return np.atleast_2d(self._r)[k], np.atleast_2d(self._q)[k]
 
     def correction_at(self, x: Floats) -> Floats:

@@ -157,10 +157,10 @@ def test_the_hessian_of_sparse_columns(
     y = np.where(X @ random.normal(size=60) > random.normal(size=400) / 2, 1, -1)
     sparse, differences = ExactModel._sparse_hessian, []
 
-    def both(view: Any, working: Any, columns: Any, q: Any, sums: Any, coefs: Any) -> Any:
-        hessian = sparse(view, working, columns, q, sums, coefs)
+    def both(at: Any, q: Any, sums: Any, coefs: Any) -> Any:
+        hessian = sparse(at, q, sums, coefs)
         if hessian is not None:
-            dense = ExactModel._hessian(view, working, columns, q, coefs)
+            dense = ExactModel._hessian(at, q, coefs)
             differences.append(np.abs(hessian - dense).max() / dense.max())
         return hessian
 
