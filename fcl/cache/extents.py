@@ -1,4 +1,4 @@
-"""Live columns in an arena that several processes write: each extent has one owner at a time.
+"""Live columns in an arena that processes share: each extent has one owner at a time.
 
 The arena is divided into extents of equal size. A writer fills the extents that were granted to it and
 transfers them to the trainer; from then on only the trainer moves columns in them. The trainer drops

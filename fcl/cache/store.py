@@ -3,7 +3,7 @@
 A sparse binary column costs 2 bytes per nonzero (and up to 6 per row block for alignment), a dense one a
 bit per row. A column of numbers costs 6 bytes per nonzero or 4 per row; 1 per row if they are small
 multiples of a step; or, if it has at most :data:`~fcl.features.base.FINE_ROWS` rows, 10 per nonzero.
-The arrays may lie in memory that several processes share; a store has no other state.
+The arrays may lie in memory that processes share; a store has no other state.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class RowReader(ABC, Generic[Block_co]):
     def ahead(self, ranges: Iterable[tuple[int, int]]) -> AbstractContextManager[None]:
         """Announce the ranges that are read in order within the context.
 
-        Readers of object stores request what is stored there ahead of its use, several chunks at once.
+        Readers of object stores request what is stored there ahead of its use, many chunks at once.
         """
         return nullcontext()
 

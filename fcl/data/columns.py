@@ -104,10 +104,7 @@ class StoredVariants:
             if any(name not in readers for name in VARIANT_COLUMNS[:3]):
                 return None
             found = {name: _values(reader, columns) for name, reader in readers.items()}
-        except (
-            InputError,
-            OSError,
-        ):  # training must not end without a model because of these arrays
+        except (InputError, OSError):  # training must not fail because of these arrays
             return None
         if any(len(text) > MOST_LETTERS for text in (*found["a1"], *found["a2"])):
             return None

@@ -30,7 +30,7 @@ class DataSet:
     target : (n,) or (n, columns) of any dtype, or None
         As stored; None if no target was opened.
     target_columns : tuple of str, or None
-        Names of the columns of a target with several columns; None if they have none.
+        Names of the columns of a target (n, columns); None if they have none.
     target_name : str
         Name of the target for messages, such as ``train.zarr:y``.
     weights : float64 (n,) or None

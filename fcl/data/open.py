@@ -319,7 +319,7 @@ def open_columns(
 
 
 def _values(column: RowReader[np.ndarray]) -> np.ndarray:
-    """A column as (n,), or several columns as (n, columns)."""
+    """A column as (n,), or more than one as (n, columns)."""
     values = column.read_all()
     return values if values.shape[1:] not in ((), (1,)) else values.reshape(-1)
 
@@ -329,7 +329,7 @@ def _open_column(
 ) -> RowReader[np.ndarray]:
     """Open a target, weights or offset, given by name or as an array, with one value per row.
 
-    A target and an offset may have several columns.
+    A target and an offset may have more than one column.
     """
     if not isinstance(given, str):
         column: RowReader[np.ndarray] = MemoryReader(np.asanyarray(given), role)
@@ -340,8 +340,8 @@ def _open_column(
         )
     else:
         column = open_column(container, given)
-    several = len(column.shape) == 2 and role in ("y", "offset")
-    if column.shape[1:] not in ((), (1,)) and not several:
+    is_table = len(column.shape) == 2 and role in ("y", "offset")
+    if column.shape[1:] not in ((), (1,)) and not is_table:
         raise InputError(
             f"{column.name} has shape {column.shape}; expected one value per row, (n,)"
         )

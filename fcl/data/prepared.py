@@ -2,7 +2,7 @@
 
 The data are decoded only once: each row block is kept as one record of fixed size, whose content the
 family defines, and a few *side* arrays, such as the unknown letters or the entries of sparse rows. Both
-are kept in memory, or in an unlinked scratch file. Records, or the same part of several records, are
+are kept in memory, or in an unlinked scratch file. Records, or the same part of many records, are
 read from the file with ``preadv`` into one reused buffer of the size of a record. Large side arrays of a
 block are mapped while they are in use, so that only the pages that are touched are read. Mapped pages
 count as memory of the process, so at most one block is mapped at a time. Small ones stay in memory.
@@ -141,8 +141,7 @@ class PreparedRows:
         if self._buffer is not None:
             return self._buffer.record
         assert self._records is not None
-        record: npt.NDArray[np.uint8] = self._records[block]
-        return record
+        return self._records[block]
 
     def commit(self, block: int, sides: Sequence[np.ndarray]) -> None:
         """Save the record that :meth:`writable` returned, with its side arrays."""
@@ -261,7 +260,7 @@ class PreparedRows:
 
 
 class Readers:
-    """Prepared rows that several threads read at a time."""
+    """Prepared rows that threads read at the same time."""
 
     def __init__(self, prepared: PreparedRows) -> None:
         self._prepared, self._idle = prepared, [prepared]

@@ -1,4 +1,4 @@
-"""A buffer of the size of a record, which holds the same part of several records of a file."""
+"""A buffer of the size of a record, which holds the same part of many records of a file."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class InlineRun:
                 self._poll_time()
                 with session.timed("descent"):
                     solver.train()
-                models = solver.local.trainer.chosen.text
+                models = solver.local.trainer.models
                 self._choices = {"sample": solver.redrawn, "models": models}
                 self.session.poll()
                 with session.timed("margins and search"):

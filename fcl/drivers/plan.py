@@ -27,7 +27,7 @@ from fcl.memory.ledger import (
     sum_of,
 )
 from fcl.solve.coupled import CoupledTrainer
-from fcl.solve.exact import MOST_COLUMNS, ExactModel
+from fcl.solve.exact import MOST_COLUMNS, hessian_bytes
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.single import SingleTrainer
 from fcl.solve.state import working_arrays
@@ -311,7 +311,7 @@ def _divide(
         arena += column
     least_cache = arena + job.least_columns * per_column + entry * MIN_ENTRIES
     hessian_columns = min(LEAST_COLUMNS, family.n_features)
-    least_cache += ExactModel.bytes_for(hessian_columns)
+    least_cache += hessian_bytes(hessian_columns)
     view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns, of_outputs(outputs))
     trainer = SingleTrainer.bytes_for(n_view, 0, 0, family.binary) + view
     if job.coupled:
@@ -403,13 +403,13 @@ def _divide(
         max_active = min(max(job.least_active, max_active), family.n_features)
         spare -= (max_active - job.least_active) * active_bytes
     spare -= (max_columns - job.least_columns) * per_column
-    least = ExactModel.bytes_for(hessian_columns)
+    least = hessian_bytes(hessian_columns)
     while (
         hessian_columns < min(MOST_COLUMNS, max_columns, family.n_features)
-        and ExactModel.bytes_for(2 * hessian_columns) - least <= spare // 8
+        and hessian_bytes(2 * hessian_columns) - least <= spare // 8
     ):
         hessian_columns *= 2
-    spare -= ExactModel.bytes_for(hessian_columns) - least
+    spare -= hessian_bytes(hessian_columns) - least
     entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
     entries = min(entries, 2 * min(max_columns, family.n_features) * (n_view + 1))
     spare -= (entries - MIN_ENTRIES) * entry
@@ -425,7 +425,7 @@ def _divide(
     parts = (
         *fixed(scratch, max_active),
         ("columns gathered for the trainer", entry * entries),
-        ("Hessian of the trainer's columns", ExactModel.bytes_for(hessian_columns)),
+        ("Hessian of the trainer's columns", hessian_bytes(hessian_columns)),
         (f"directory of {max_columns} columns", max_columns * per_column),
         ("cache of columns", cache_bytes),
     )

@@ -21,32 +21,27 @@ EPSILON = 2.0**-50
 NEAR = 1e-4
 
 
+def _rows(of: Any, rows: slice) -> tuple[Any, Floats, Floats]:
+    """What kernels need of the rows: the loss, the targets and the weights."""
+    return of.loss.kernel, of.y[rows], of.s[rows]
+
+
 def loss(of: Any, rows: slice, m: Floats, b: float) -> float:
     """sum s loss(m + b)."""
-    own, work = (of.loss.kernel, of.y[rows], of.s[rows]), kernels.losses.workspace()
-    value: float = kernels.losses.weighted_loss(*own, m, b, work)
-    return value
+    return kernels.losses.weighted_loss(*_rows(of, rows), m, b, kernels.losses.workspace())
 
 
 def line(of: Any, rows: slice, m: Floats, dm: Floats, beta: float, b: float) -> Floats:
     """The fields of :class:`fcl.objective.LineSums`."""
-    own, work, out = (
-        (of.loss.kernel, of.y[rows], of.s[rows]),
-        kernels.losses.workspace(),
-        np.zeros(6),
-    )
-    kernels.losses.line_sums(*own, m, dm, beta, b, work, out)
+    out, work = np.zeros(6), kernels.losses.workspace()
+    kernels.losses.line_sums(*_rows(of, rows), m, dm, beta, b, work, out)
     return out
 
 
 def slopes(of: Any, rows: slice, m: Floats, b: float) -> Floats:
     """sum s loss', sum s loss'' and sum |s loss'| at m + b."""
-    own, work, out = (
-        (of.loss.kernel, of.y[rows], of.s[rows]),
-        kernels.losses.workspace(),
-        np.zeros(3),
-    )
-    kernels.losses.slope_sums(*own, m, b, work, out)
+    out, work = np.zeros(3), kernels.losses.workspace()
+    kernels.losses.slope_sums(*_rows(of, rows), m, b, work, out)
     return out
 
 
@@ -78,9 +73,8 @@ def conjugate(
     of: Any, rows: slice, r: Floats, balance: tuple[float, float, float], t: float
 ) -> float:
     """sum s loss*(t r~ / s) - t r~ o of the balanced residuals r~."""
-    own, work = (of.loss.kernel, of.y[rows], of.s[rows]), kernels.losses.workspace()
-    value: float = kernels.losses.conjugate_sum(*own, of.offset_of(rows), r, balance, t, work)
-    return value
+    offset, work = of.offset_of(rows), kernels.losses.workspace()
+    return kernels.losses.conjugate_sum(*_rows(of, rows), offset, r, balance, t, work)
 
 
 def margin_sizes(of: Any, rows: slice, margins: Floats, b: float, shift: float = 0.0) -> Floats:
@@ -106,9 +100,7 @@ def rounding(of: Any, rows: slice, margins: Floats, b: float, shift: float) -> t
         kernels.losses.raise_curvatures(of.loss.kernel, y, s, margins, b, NEAR, q)
     sizes = margin_sizes(of, rows, margins, b, shift)
     residuals = np.abs(r)
-    with np.errstate(
-        over="ignore"
-    ):  # of targets near the largest number: rounding has no limit then
+    with np.errstate(over="ignore"):  # near the largest number, rounding has no limit
         value = float((residuals + 0.5 * EPSILON * q * sizes) @ sizes)
         return value, float(q @ sizes) + float(residuals.sum())
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -57,28 +57,10 @@ class ClassSums:
     peak: Floats  #: largest margin of the class minus the largest one of the row, over all rows
 
 
-class ClassObjective(Protocol):
-    """What the search needs of :class:`fcl.objective.softmax.SoftmaxOutputs`."""
-
-    @property
-    def n_rows(self) -> int: ...
-
-    @property
-    def counts(self) -> Floats:
-        """Sum of the weights of each class, float64 (K,)."""
-
-    def class_sums(self, m: Floats, shift: Floats) -> ClassSums:
-        """Sums by class at margins m + shift_k."""
-
-    def joint_masses(self, m: Floats, shift: Floats, stride: int = 1) -> Floats:
-        """sum_i s_i p_ij p_ik over every ``stride``-th chunk of rows, float64 (K, K)."""
-
-
-def fit_class_intercepts(
-    objective: ClassObjective, m: Floats, slope: Floats, floor: Floats
-) -> UnpenalisedFit:
+def fit_class_intercepts(objective: Any, m: Floats, slope: Floats, floor: Floats) -> UnpenalisedFit:
     """Minimise F over x and add x to the margins m, float64 (K, n).
 
+    objective : :class:`fcl.objective.softmax.SoftmaxOutputs`.
     slope, floor : float64 (K,); see :meth:`fcl.objective.Objective.fit_unpenalised`.
     """
     search = _Search(objective, m, slope, floor)
@@ -91,7 +73,7 @@ def fit_class_intercepts(
 class _Search:
     """The state of the search: x, the sums there, and a Hessian that is reused while it serves."""
 
-    def __init__(self, objective: ClassObjective, m: Floats, slope: Floats, floor: Floats) -> None:
+    def __init__(self, objective: Any, m: Floats, slope: Floats, floor: Floats) -> None:
         self.objective, self.m, self.floor = objective, m, floor
         self.free = not floor.any()  # whether a constant in x changes nothing
         self.slope = slope - slope.mean() if self.free else slope

@@ -37,13 +37,11 @@ class Covariates:
 
     def times(self, v: Floats, rows: slice = slice(None)) -> Floats:
         """Z v for some rows, float64 (rows,)."""
-        product: Floats = self.values[rows] @ v
-        return product
+        return self.values[rows] @ v
 
     def sums(self, r: Floats, rows: slice) -> Floats:
         """Z' r over some rows, float64 (q,)."""
-        product: Floats = r @ self.values[rows]
-        return product
+        return r @ self.values[rows]
 
     def gram(self, q: Floats, rows: slice) -> Floats:
         """Z' Q Z over some rows, float64 (q, q); q : float64 (rows,), >= 0."""
@@ -73,5 +71,4 @@ def inverse_root(matrix: Floats, flat: float) -> Floats:
     scale = np.where(scale > 0.0, scale, 1.0)
     values, vectors = np.linalg.eigh(matrix / scale / scale[:, None])
     bent = values > flat
-    root: Floats = vectors[:, bent] / np.sqrt(values[bent]) / scale[:, None]
-    return root
+    return vectors[:, bent] / np.sqrt(values[bent]) / scale[:, None]

@@ -1,4 +1,4 @@
-"""Metrics of several classes or numbers, added up block by block."""
+"""Metrics of K classes or numbers, added up block by block."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from fcl import kernels
 from fcl.objective import block_sums
 from fcl.objective.balance import balanced, slack
 from fcl.objective.problem import LineSums, Objective, RowValues, UnpenalisedFit
-from fcl.objective.unpenalised import fit_unpenalised
+from fcl.objective.unpenalised import descend
 from fcl.types import Floats, Ids
 
 #: Maximum steps of a one-dimensional search. Newton needs a dozen; where all rows are flat, an expansion
@@ -109,7 +109,20 @@ class SingleOutput(Objective):
         floor: Floats | None = None,
         guess: float = 0.0,
     ) -> UnpenalisedFit:
-        return fit_unpenalised(self, m, slope, floor, guess)
+        x = np.zeros(self.n_free)
+        slope, floor = x if slope is None else slope, x if floor is None else floor
+        decrease = 0.0
+        if self.has_constant:  # this search finds the best constant from any distance
+            own, curve = float(slope[0]), float(floor[0])
+            move = self.best_intercept(m, guess, own, curve)
+            if move:
+                before = self.loss_sum(m)
+                m += move
+                x = np.append(move, x[1:])
+                decrease = before - self.loss_sum(m) - (own + 0.5 * curve * move) * move
+        if self.covariates is not None:
+            return descend(self, m, x, slope, floor, decrease)
+        return UnpenalisedFit(x, max(0.0, decrease))
 
     def best_intercept(
         self,
@@ -149,9 +162,8 @@ class SingleOutput(Objective):
                 high = b
             else:
                 low = b
-            reach = max(
-                reach, 16.0 * block_sums.EPSILON * abs(b)
-            )  # a shorter one would be rounded off
+            # a shorter one would be rounded off
+            reach = max(reach, 16.0 * block_sums.EPSILON * abs(b))
             step = b + self.loss.intercept_step(total, curve)
             if not low < step < high:
                 if math.isinf(low):

@@ -115,10 +115,9 @@ class SoftmaxOutputs(Outputs):
 
     def loss_sum(self, m: Floats, b: float = 0.0) -> float:
         def block(rows: slice) -> float:
-            value: float = kernels.softmax.weighted_loss(
+            return kernels.softmax.weighted_loss(
                 self.y, self.s, m, self._zeros, rows.start, rows.stop, self.work()
             )
-            return value
 
         return math.fsum(self._map(block))
 
@@ -197,8 +196,7 @@ class SoftmaxOutputs(Outputs):
                 out += p @ p.T
             return out
 
-        total: Floats = np.sum(self._map(block), axis=0)
-        return total
+        return np.sum(self._map(block), axis=0)
 
     def fit_unpenalised(
         self,
@@ -275,9 +273,7 @@ class SoftmaxOutputs(Outputs):
     def balanced(
         self, r: Floats, q: Floats, m: Floats, step: float, on_grid: Callable[[Floats], RowValues]
     ) -> Floats:
-        if (
-            not step
-        ):  # the finest on which the sums of a row are exact, once numbers may have doubled
+        if not step:  # the finest on which sums of a row are exact, once numbers may have doubled
             others = 0.5 * float(np.abs(r).sum(axis=0).max(initial=0.0))
             step = min(self.least_step, 2.0 ** (math.frexp(2.0 * others)[1] - EXACT_BITS))
 
@@ -325,7 +321,7 @@ class SoftmaxOutputs(Outputs):
             offset = np.empty((0, 0))
             if self.offset is not None:
                 offset = np.ascontiguousarray(self.offset[:, rows])
-            value: float = kernels.softmax.entropy_sum(
+            return kernels.softmax.entropy_sum(
                 self.y[rows],
                 self.s[rows],
                 offset,
@@ -335,6 +331,5 @@ class SoftmaxOutputs(Outputs):
                 balance.gained,
                 t,
             )
-            return value
 
         return self.C * math.fsum(self._map(block))

@@ -37,43 +37,12 @@ EXACT = 1e-20
 ENDLESS, FURTHEST, LEVEL = ("logistic", "poisson", "softmax"), 25.0, 1e-9
 
 
-def fit_unpenalised(
-    objective: Any,
-    m: Floats,
-    slope: Floats | None = None,
-    floor: Floats | None = None,
-    guess: float = 0.0,
-) -> UnpenalisedFit:
-    """Minimise sum s loss(m + Z x) + slope . x + floor . x^2 / 2 over x, the free coefficients.
-
-    Adds Z x to the margins ``m``, float64 (n,), of a :class:`fcl.objective.SingleOutput`.
-
-    slope, floor : float64 (n_free,), optional, slopes and curvatures (>= 0) of further terms; by default
-        0.
-    guess : where the search for the best constant begins.
-    """
-    x = np.zeros(objective.n_free)
-    slope, floor = x if slope is None else slope, x if floor is None else floor
-    decrease = 0.0
-    if objective.has_constant:  # this search finds the best constant from any distance
-        own, curve = float(slope[0]), float(floor[0])
-        move = objective.best_intercept(m, guess, own, curve)
-        if move:
-            before = objective.loss_sum(m, 0.0)
-            m += move
-            x = np.append(move, x[1:])
-            decrease = before - objective.loss_sum(m, 0.0) - (own + 0.5 * curve * move) * move
-    if objective.covariates is not None:
-        return descend(objective, m, x, slope, floor, decrease)
-    return UnpenalisedFit(x, max(0.0, decrease))
-
-
 def descend(
     objective: Any, m: Floats, x: Floats, slope: Floats, floor: Floats, decrease: float
 ) -> UnpenalisedFit:
     """Minimise by Newton's method from coefficients x, whose margins are m.
 
-    slope, floor : as for :func:`fit_unpenalised`.
+    slope, floor : as for :meth:`Objective.fit_unpenalised`.
     decrease : that x has already brought.
     """
     newton = _Newton(objective, m, x, slope, floor)

@@ -70,9 +70,13 @@ class CertifiedPoint:
         own = self._loss_at(point) if len(point.covariates) else None
         b, v = passes.fit_unpenalised(margins, point.intercept, point.covariates)
         self.point = Point(point.ids, point.weights, b, v)
-        self.loss = self._loss_sum(margins, b)  #: sum of the losses
+        self.loss = passes.objective.loss_sum(margins, b)  #: sum of the losses
         if own is None:
-            own = self.loss if b == point.intercept else self._loss_sum(margins, point.intercept)
+            own = (
+                self.loss
+                if b == point.intercept
+                else passes.objective.loss_sum(margins, point.intercept)
+            )
         self.own_loss: float = own  #: ... with the intercept that was given
         if not math.isfinite(self.objective):
             raise InputError(
@@ -89,17 +93,13 @@ class CertifiedPoint:
         moved = self.passes.vectors.residuals
         moved[:] = self.passes.vectors.proposed
         self.passes.objective.add_covariates(point.covariates, moved)
-        return self._loss_sum(moved, point.intercept)
-
-    def _loss_sum(self, margins: Floats, b: float) -> float:
-        total: float = self.passes.objective.loss_sum(margins, b)
-        return total
+        return self.passes.objective.loss_sum(moved, point.intercept)
 
     def _price(self) -> None:
         """Price the family at the point, and certify it."""
         passes = self.passes
         # with a threshold of 0 the largest price is exact, even if no price violates a condition; norms
-        # of several prices are bounded better from those above the limit
+        # of K prices are bounded better from those above the limit
         threshold = passes.conditions.limit if self._grouped else 0.0
         self.prices: Prices = passes.price(self._dual, self.point.ids, threshold, passes.parts)
         self._certify()
@@ -124,8 +124,7 @@ class CertifiedPoint:
     @property
     def C(self) -> float:
         """The factor of the losses in the problem."""
-        C: float = self.passes.objective.C
-        return C
+        return self.passes.objective.C
 
     @property
     def penalty(self) -> float:
@@ -186,10 +185,7 @@ class CertifiedPoint:
     def norm(self) -> float:
         """sum_j f_j |w_j|, the norm in the penalty without squares."""
         alone = replace(self.passes.objective.penalty, rho=1.0)
-        value: float = alone.value(
-            self.point.weights, self.passes.conditions.factors(self.point.ids)
-        )
-        return value
+        return alone.value(self.point.weights, self.passes.conditions.factors(self.point.ids))
 
     def ball_gap(self, radius: float) -> float:
         """An upper bound on L(w) - min L(v) over sum_j f_j |v_j| <= radius, L the sum of the losses.
@@ -270,7 +266,7 @@ class CertifiedPoint:
         return self.loss - inner, -self.loss
 
     def go_to_best_C(self) -> None:
-        """Certify the point at the best C, by pricing at several C if the prices do not serve all."""
+        """Certify the point at the best C, pricing again at each C that is tried if need be."""
         if self.serves_every_C:
             C = self.best_C()[0]
             if math.isfinite(C):

@@ -296,8 +296,7 @@ class ClippedProblem:
 
     def _slope_rounding(self, active: Columns) -> Floats:
         """Rounding errors of the slopes, which are sums over the rows."""
-        rounding: Floats = ROUNDED * (np.abs(self.phi[active]) @ (self.s * np.abs(self.row_slopes)))
-        return rounding
+        return ROUNDED * (np.abs(self.phi[active]) @ (self.s * np.abs(self.row_slopes)))
 
     def _hessian(self, active: Columns) -> Floats:
         """The Hessian over the active weights: of the curved rows, ridge and floors."""
@@ -305,8 +304,7 @@ class ClippedProblem:
             return self._whole[np.ix_(active, active)]
         part = self.phi[np.ix_(active, np.flatnonzero(self.curved))]
         part *= np.sqrt(self.curvature * self.s[self.curved])
-        hessian: Floats = part @ part.T + self.extra[np.ix_(active, active)]
-        return hessian
+        return part @ part.T + self.extra[np.ix_(active, active)]
 
     def _enter(self, tolerance: float) -> bool:
         """Give signs to violating weights of 0; returns whether there are any."""

@@ -92,10 +92,10 @@ class CoupledTrainer(Trainer):
         raised = self.damping.raised
         hessians = self._row_hessians().raised(raised)
         if is_exact(local, self.damping.careful):
-            self.chosen.add("whole Hessian", self.damping)
+            self._choose("whole Hessian")
             return minimise_exactly(local, hessians, raised, tolerance, self.inner.cease)
         most = MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS
-        self.chosen.add("sampled Hessian", self.damping)
+        self._choose("sampled Hessian")
         # features well within their bounds could not move by as little as the others violate theirs
         near = 1.0 - NEAR * violation
         step = minimise_model(self.inner, local, hessians, raised, tolerance, near, most)

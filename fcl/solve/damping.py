@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 #: A step cut to less than this share had a model whose curvatures were too small.
@@ -52,23 +51,3 @@ class Damping:
     def with_care(self, careful: bool = True) -> Damping:
         """The same share; the next models are exact if they can be, or from samples again."""
         return replace(self, careful=careful)
-
-
-class Choices:
-    """The models that the trainer minimised since the last anchor, and how often."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def add(self, model: str, damping: Damping) -> None:
-        """Count a model; curvatures that were raised after a cut step are said."""
-        self._counts[f"raised {model}" if damping.raised else model] += 1
-
-    def forget(self) -> None:
-        """Begin again, at another anchor."""
-        self._counts.clear()
-
-    @property
-    def text(self) -> str:
-        """Such as ``sampled Hessian 2; raised whole Hessian 1``."""
-        return "; ".join(f"{model} {count}" for model, count in self._counts.items())

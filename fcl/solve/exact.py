@@ -27,124 +27,109 @@ PRODUCTS_AN_ENTRY = 20.0
 LEAST_LEFT = 1e-3
 
 
-class ExactModel:
-    """Builds and minimises quadratic models in which the free coefficients are eliminated.
+def hessian_bytes(columns: int) -> int:
+    """Bytes that a step allocates: the Hessian, its factors, and columns for it.
 
-    Parameters
-    ----------
-    most : int
-        Number of columns that fit in memory.
+    :mod:`fcl.solve.clipped` holds up to three copies of its columns, each of up to two chunks, and
+    about thirty vectors over the rows, which together take at most four more chunks.
     """
+    return 8 * (8 * columns**2 + 10 * CHUNK_ENTRIES)
 
-    def __init__(self, most: int) -> None:
-        self.most = most
 
-    @staticmethod
-    def bytes_for(columns: int) -> int:
-        """Bytes that a step allocates: the Hessian, its factors, and columns for it.
+def minimise_whole(at: LocalPoint, q: Floats, tolerance: float, cease: Callable[[], bool]) -> Step:
+    """The step that minimises the model at a point, in which the free coefficients are eliminated.
 
-        :mod:`fcl.solve.clipped` holds up to three copies of its columns, each of up to two chunks, and
-        about thirty vectors over the rows, which together take at most four more chunks.
-        """
-        return 8 * (8 * columns**2 + 10 * CHUNK_ENTRIES)
+    q : float64 (n_rows,), curvatures of the rows of the view.
+    tolerance : violation up to which a weight of 0 stays out of the active set.
+    cease : whether to stop and return the best point so far.
+    """
+    view = at.view
+    root = elimination(view.objective, q, view.free_floor)
+    sums = _sums(at, q)
+    cross = sums @ root
+    coefs = cross @ root.T
+    # floors retain a part of what is eliminated
+    hessian = _sparse_hessian(at, q, sums, coefs)
+    if hessian is None:
+        hessian = _hessian(at, q, coefs)
+    hessian += (coefs * view.free_floor) @ coefs.T
+    diagonal = np.diag_indices_from(hessian)
+    hessian[diagonal] += at.floor + at.ridge
+    gradients, tolerance = at.gradients - coefs @ at.slopes, min(tolerance, 1e-6)
+    if view.objective.penalty.limits.unlimited:
+        rank = len(at.columns) if at.ridge.any() else int(np.count_nonzero(q))
+        weights, sets = minimise_quadratic(
+            hessian, gradients, at.absolute, at.weights, tolerance, rank, cease
+        )
+    else:
+        limits = at.low, at.high
+        weights, sets = minimise_in_box(
+            hessian, gradients, at.absolute, *limits, at.weights, tolerance, cease
+        )
+    d = weights - at.weights
+    return Step(d, root @ (-(at.slopes @ root) - d @ cross), sets)
 
-    def minimise(
-        self, at: LocalPoint, q: Floats, tolerance: float, cease: Callable[[], bool]
-    ) -> Step:
-        """The step that minimises the model at a point.
 
-        q : float64 (n_rows,), curvatures of the rows of the view.
-        tolerance : violation up to which a weight of 0 stays out of the active set.
-        cease : whether to stop and return the best point so far.
-        """
-        view = at.view
-        root = elimination(view.objective, q, view.free_floor)
-        sums = self._sums(at, q)
-        cross = sums @ root
-        coefs = cross @ root.T
-        # floors retain a part of what is eliminated
-        hessian = self._sparse_hessian(at, q, sums, coefs)
-        if hessian is None:
-            hessian = self._hessian(at, q, coefs)
-        hessian += (coefs * view.free_floor) @ coefs.T
-        diagonal = np.diag_indices_from(hessian)
-        hessian[diagonal] += at.floor + at.ridge
-        gradients, tolerance = at.gradients - coefs @ at.slopes, min(tolerance, 1e-6)
-        if view.objective.penalty.limits.unlimited:
-            rank = len(at.columns) if at.ridge.any() else int(np.count_nonzero(q))
-            weights, sets = minimise_quadratic(
-                hessian, gradients, at.absolute, at.weights, tolerance, rank, cease
-            )
-        else:
-            limits = at.low, at.high
-            weights, sets = minimise_in_box(
-                hessian, gradients, at.absolute, *limits, at.weights, tolerance, cease
-            )
-        d = weights - at.weights
-        return Step(d, root @ (-(at.slopes @ root) - d @ cross), sets)
+def hessian_work(working: WorkingSet, columns: Columns, n_rows: int) -> float:
+    """Number of entries that sweeps read in about the time that :func:`minimise_whole` takes."""
+    k = len(columns)
+    filled = float(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
+    if filled <= SPARSE * k * n_rows:
+        products = filled + 0.5 * filled * filled / max(n_rows, 1)
+    else:
+        products = n_rows * (k + k**2 / PRODUCTS_AN_ENTRY)
+    return products + FIRST_SWEEPS * k**2 + k**3 / PRODUCTS_AN_ENTRY
 
-    @staticmethod
-    def work(working: WorkingSet, columns: Columns, n_rows: int) -> float:
-        """Number of entries that sweeps read in about the time that :meth:`minimise` takes."""
-        k = len(columns)
-        filled = float(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
-        if filled <= SPARSE * k * n_rows:
-            products = filled + 0.5 * filled * filled / max(n_rows, 1)
-        else:
-            products = n_rows * (k + k**2 / PRODUCTS_AN_ENTRY)
-        return products + FIRST_SWEEPS * k**2 + k**3 / PRODUCTS_AN_ENTRY
 
-    @staticmethod
-    def _sums(at: LocalPoint, q: Floats) -> Floats:
-        """sum_i q_i phi_ij z_i over the unpenalised columns z, float64 (k, n_free)."""
-        objective = at.view.objective
-        if objective.covariates is None:
-            cross_sums, _ = column_moments(at.working, at.columns, q, q, objective.team)
-            return np.repeat(cross_sums[:, None], objective.n_free, axis=1)
-        z = objective.covariates.values
-        return over_point(at, lambda part, rows: part @ (z[rows] * q[rows, None]))
+def _sums(at: LocalPoint, q: Floats) -> Floats:
+    """sum_i q_i phi_ij z_i over the unpenalised columns z, float64 (k, n_free)."""
+    objective = at.view.objective
+    if objective.covariates is None:
+        cross_sums, _ = column_moments(at.working, at.columns, q, q, objective.team)
+        return np.repeat(cross_sums[:, None], objective.n_free, axis=1)
+    z = objective.covariates.values
+    return over_point(at, lambda part, rows: part @ (z[rows] * q[rows, None]))
 
-    @staticmethod
-    def _sparse_hessian(at: LocalPoint, q: Floats, sums: Floats, coefs: Floats) -> Floats | None:
-        """The Hessian of sparse columns, by the pairs of nonzeros in a row; None if others are faster.
 
-        What elimination takes away is subtracted from sums over the rows, which loses digits of columns
-        that are nearly combinations of the unpenalised ones; these are left to :meth:`_hessian`, too.
+def _sparse_hessian(at: LocalPoint, q: Floats, sums: Floats, coefs: Floats) -> Floats | None:
+    """The Hessian of sparse columns, by the pairs of nonzeros in a row; None if others are faster.
 
-        sums, coefs : float64 (k, n_free).
-        """
-        k, part, cache = len(at.columns), at.view.objective, at.working.cache
-        filled = cache.store.nonzeros[at.slots].sum()
-        if filled > SPARSE * k * part.n_rows:
-            return None
-        hessian = np.zeros((k, k))
-        shape = max(64, CHUNK_ENTRIES // k // 64 * 64), k
-        buffers = np.empty(shape, np.int32), np.empty(shape)
-        for block in range(cache.store.n_blocks):
-            column_kernels.add_sparse_gram(cache.pieces, at.slots, block, q, *buffers, hessian)
-        hessian += np.triu(hessian, 1).T
-        whole = hessian.diagonal().copy()
-        product = sums @ coefs.T
-        hessian -= product
-        hessian -= product.T
-        hessian += coefs @ part.free_gram(q) @ coefs.T
-        return hessian if (hessian.diagonal() >= LEAST_LEFT * whole).all() else None
+    What elimination takes away is subtracted from sums over the rows, which loses digits of columns
+    that are nearly combinations of the unpenalised ones; these are left to :func:`_hessian`, too.
 
-    @staticmethod
-    def _hessian(at: LocalPoint, q: Floats, coefs: Floats) -> Floats:
-        """sum_i q_i (phi_ij - coefs_j z_i) (phi_ik - coefs_k z_i), float64 (k, k).
+    sums, coefs : float64 (k, n_free).
+    """
+    k, part, cache = len(at.columns), at.view.objective, at.working.cache
+    filled = cache.store.nonzeros[at.slots].sum()
+    if filled > SPARSE * k * part.n_rows:
+        return None
+    hessian = np.zeros((k, k))
+    shape = max(64, CHUNK_ENTRIES // k // 64 * 64), k
+    buffers = np.empty(shape, np.int32), np.empty(shape)
+    for block in range(cache.store.n_blocks):
+        column_kernels.add_sparse_gram(cache.pieces, at.slots, block, q, *buffers, hessian)
+    hessian += np.triu(hessian, 1).T
+    whole = hessian.diagonal().copy()
+    product = sums @ coefs.T
+    hessian -= product
+    hessian -= product.T
+    hessian += coefs @ part.free_gram(q) @ coefs.T
+    return hessian if (hessian.diagonal() >= LEAST_LEFT * whole).all() else None
 
-        coefs : float64 (k, n_free), of the projections of the columns on the unpenalised ones.
-        """
-        covariates = at.view.objective.covariates
 
-        def chunk(part: Floats, rows: slice) -> Floats:
-            if covariates is not None:
-                part -= coefs @ covariates.values[rows].T
-            elif coefs.shape[1]:
-                part -= coefs
-            part *= np.sqrt(q[rows])
-            product: Floats = part @ part.T
-            return product
+def _hessian(at: LocalPoint, q: Floats, coefs: Floats) -> Floats:
+    """sum_i q_i (phi_ij - coefs_j z_i) (phi_ik - coefs_k z_i), float64 (k, k).
 
-        return over_point(at, chunk)
+    coefs : float64 (k, n_free), of the projections of the columns on the unpenalised ones.
+    """
+    covariates = at.view.objective.covariates
+
+    def chunk(part: Floats, rows: slice) -> Floats:
+        if covariates is not None:
+            part -= coefs @ covariates.values[rows].T
+        elif coefs.shape[1]:
+            part -= coefs
+        part *= np.sqrt(q[rows])
+        return part @ part.T
+
+    return over_point(at, chunk)

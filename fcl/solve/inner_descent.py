@@ -1,9 +1,10 @@
 """Coordinate descent on the inner model of a step.
 
 Sweeps run over nested sets: all columns; columns with a weight, until none of them violates; and among
-these the *hot* columns, whose violation is near the largest, several times between two sweeps over the
-others. Each such round gains momentum from the last one; in small models the sweeps over hot columns are
-extrapolated instead. Columns that depend little on each other, such as words, are swept plainly first.
+these the *hot* columns, whose violation is near the largest, again and again between two sweeps over
+the others. Each such round gains momentum from the last one; in small models the sweeps over hot
+columns are extrapolated instead. Columns that depend little on each other, such as words, are swept
+plainly first.
 """
 
 from __future__ import annotations

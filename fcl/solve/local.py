@@ -85,7 +85,7 @@ class LocalProblem:
         """
         n, working = self.cache.n, self.working
         self.anchor, self._total_q = point, total_q
-        self.trainer.chosen.forget()
+        self.trainer.chosen.clear()
         working.factor[:n] = self.factors(self.cache.ids)
         working.seen[:n] = True
         working.put("gradients", gradients)

@@ -16,19 +16,32 @@ from fcl.solve.view import RowView
 def make_local(
     view: RowView,
     cache: LiveColumns,
-    inner: InnerModel,
     family: Family,
     n_rows: int,
+    most_rows: int,
+    entries: int,
+    seed: int,
     hessian_columns: int = MOST_COLUMNS,
 ) -> LocalProblem:
     """The local problem of a view, and its trainer.
 
     Outputs whose penalty or loss couples them are trained together, others one after the other.
 
-    n_rows : of the whole problem.
+    n_rows : of the whole problem.  most_rows : of a view.
+    entries, seed : of :class:`fcl.solve.inner.InnerModel`.
     hessian_columns : number of columns whose whole Hessian fits in memory.
     """
     factors, objective = family.penalty_factors, view.objective
+    inner = InnerModel(
+        most_rows,
+        cache.max_columns,
+        entries,
+        seed,
+        family.binary,
+        objective.block_rows,
+        objective.team,
+        family.lists_columns,
+    )
     if objective.coupled:
         return LocalProblem(view, cache, CoupledTrainer(inner, objective.outputs), factors)
     trainer = SingleTrainer(inner, hessian_columns, family.quick_passes)

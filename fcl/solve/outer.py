@@ -34,7 +34,7 @@ TRAIN_SHARE = 0.3
 #: the time, 20 newsgroups 0.9; dense columns 1.2, k-mers of 20,000 windows 1.0 to 1.27, and lists with
 #: the squared hinge up to 1.25.
 LISTS_SHARE = 0.1
-#: ... with K outputs that are trained together: a pass costs as much as several steps.
+#: ... with K outputs that are trained together: a pass costs as much as a few steps.
 COUPLED_SHARE = 0.05
 #: ... and at most this share once the gap is below FINAL_GAP of the objective: then few columns are still
 #: to come, and better weights on the present ones are worth more than the next pass.
@@ -60,8 +60,7 @@ class Priced:
         return bool((self._fresh(ids) | np.isin(ids, self.watched)).all())
 
     def _fresh(self, ids: Ids) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = (ids >= self.drawn.start) & (ids < self.drawn.stop)
-        return found
+        return (ids >= self.drawn.start) & (ids < self.drawn.stop)
 
 
 class Certified(Certificate):

@@ -296,8 +296,7 @@ class Passes:
         return Searched(beta, point, min(objective, value))
 
     def value(self, point: Point, margins: Floats) -> float:
-        value: float = self.objective.value(self.conditions.value(point), margins, point.intercept)
-        return value
+        return self.objective.value(self.conditions.value(point), margins, point.intercept)
 
     def write_residuals(self, b: float, blocks: range, loss: float = math.inf) -> None:
         """Step C: residuals, closed on their grid, and curvatures at the anchor, on some row blocks.
@@ -438,29 +437,24 @@ class Passes:
         value : objective of the anchor.  reach : bound of |phi_ij| / f_j, see
         :class:`fcl.features.prices.Prices`.
         """
-        values, slope = self._rounded(point, 0.0, reach)
+        values, slope = self.rounded(point, reach=reach)
         own = self.conditions.value(point)
         absolute = EPSILON * value + values + slope * own + slope * slope * value
         return absolute / value if value > 0.0 else 0.0
-
-    def rounded_slope(self, point: Point, shift: float, reach: float) -> float:
-        """Largest change of a slope at the anchor by rounding. shift : added to its intercept later."""
-        return self._rounded(point, shift, reach)[1]
 
     def resolved(
         self, point: Point, shift: float, reach: float, violation: float
     ) -> tuple[float, bool]:
         """The largest violation with an allowance for rounding, and whether the margins resolve it."""
-        rounded = self.rounded_slope(point, shift, reach)
+        rounded = self.rounded(point, shift, reach)[1]
         most = MOST_ROUNDING * violation
         return violation + min(rounded, most), rounded <= most
 
-    def rounded_value(self, point: Point) -> float:
-        """Largest change of the anchor's objective by rounding of its margins."""
-        return self._rounded(point, 0.0, 0.0)[0]
+    def rounded(self, point: Point, shift: float = 0.0, reach: float = 0.0) -> tuple[float, float]:
+        """Estimated largest change of the objective, and of any slope, by rounding of the margins.
 
-    def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
-        """Estimated largest change of the objective, and of any slope, by rounding of the margins."""
+        shift : added to the intercept later.
+        """
         objective, n = self.objective, min(self.objective.n_rows, self.objective.block_rows)
         values, slopes = objective.rounding(self.vectors.accepted, point.intercept, shift)
         scale = EPSILON * objective.C * math.sqrt(n)  # rounding of sums over the rows of a block

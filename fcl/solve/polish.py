@@ -72,7 +72,7 @@ def polish(passes: Passes, outer: Outer, known: Ids) -> Polished:
     bound, prices = _corrected_prices(
         passes, outer.point, outer.threshold, outer.objective * (1.0 - outer.tol)
     )
-    hidden = outer.max_violation - 1.0 <= passes.rounded_slope(outer.point, 0.0, outer.reach)
+    hidden = outer.max_violation - 1.0 <= passes.rounded(outer.point, reach=outer.reach)[1]
     if prices is None or not hidden:
         return Polished(bound)
     conditions = passes.conditions
@@ -119,7 +119,7 @@ def _corrected_prices(
     residuals = passes.vectors.residuals.reshape(len(outputs), -1)
     subsets = [False, True] if any(not output.firm.all() for output in outputs) else [False]
     # the objective that the bound is compared with comes from rounded margins
-    rounded = passes.rounded_value(point)
+    rounded = passes.rounded(point)[0]
     best: tuple[float, Prices | None] = -math.inf, None
     try:
         for firm, bare in itertools.product(subsets, (False, True)):

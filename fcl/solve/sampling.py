@@ -45,7 +45,7 @@ LOCKED_SLOW = 0.45
 #: columns are mostly noise; more rows take more time and memory.
 ROWS_A_COLUMN = 12
 #: From this many bytes of columns on, making them again over a new sample takes as long as a pass or
-#: several steps. A sample that has ROWS_A_COLUMN rows for each column then no longer grows, since a
+#: a few steps. A sample that has ROWS_A_COLUMN rows for each column then no longer grows, since a
 #: larger one would save less time than that, and is kept while passes close the gap (DEAR_RENEWED).
 DEAR_BYTES = 1 << 29
 #: Minimum passes before a sample that predicted a step badly is replaced by one of the same size. A

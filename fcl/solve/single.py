@@ -24,7 +24,7 @@ import numpy as np
 from fcl.kernels import descent
 from fcl.solve import clipped
 from fcl.solve.damping import CUT
-from fcl.solve.exact import MOST_COLUMNS, ExactModel
+from fcl.solve.exact import MOST_COLUMNS, hessian_work, minimise_whole
 from fcl.solve.inner import MOST_GROWN, InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
@@ -36,7 +36,7 @@ from fcl.types import Floats
 #: it is an early one.
 CHEAP_HESSIAN = 5e7
 CHEAP_ROWS = 1 << 16
-#: Work (:meth:`ExactModel.work`) up to which a step uses the whole Hessian of the columns that may move,
+#: Work (:func:`hessian_work`) up to which a step uses the whole Hessian of the columns that may move,
 #: about 15 ms: sweeps over the sample take as long, or longer, and make more steps necessary.
 CHEAP_WORK = 2e7
 #: Violation above which a step is an early one if passes are quick: a sampled model, even if it has to be
@@ -71,7 +71,7 @@ class SingleTrainer(Trainer):
         quick_passes: bool = True,
     ) -> None:
         super().__init__(inner, ())
-        self._exact = ExactModel(min(hessian_columns, inner.max_columns))
+        self._hessian_columns = min(hessian_columns, inner.max_columns)
         self._early = EARLY if quick_passes else math.inf
 
     @staticmethod
@@ -113,7 +113,7 @@ class SingleTrainer(Trainer):
         """Whether the Hessian of k columns takes next to no time, or a share of it."""
         n = self._view.objective.n_rows
         small = n * k * k <= share * CHEAP_HESSIAN or self._is_clipped(k)
-        return k <= self._exact.most and n <= CHEAP_ROWS and small
+        return k <= self._hessian_columns and n <= CHEAP_ROWS and small
 
     def _is_clipped(self, k: int) -> bool:
         """Whether the trainer minimises a local problem of k columns directly, without a model.
@@ -138,33 +138,33 @@ class SingleTrainer(Trainer):
         share = EARLY_SHARE if early else 1.0
         if self._is_cheap(k, share):
             if self.damping.raised or not self._is_clipped(k):
-                self.chosen.add("whole Hessian", self.damping)
-                return self._exact.minimise(local, self._q, tolerance, self.inner.cease)
-            self.chosen.add("local problem itself", self.damping)
+                self._choose("whole Hessian")
+                return minimise_whole(local, self._q, tolerance, self.inner.cease)
+            self._choose("local problem itself")
             linear = self._linear(local)
             problem = clipped.ClippedProblem(local, self._m, linear, self._delta)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
         some = np.flatnonzero(local.movable)
-        fits = len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN
+        fits = len(some) <= self._hessian_columns and n * len(some) ** 2 <= DEAR_HESSIAN
         # where the curvature jumps, the search would cut a step to the exact minimum short again
         loss = self._view.objective.loss
         fits = fits and not (0.0 < self.damping.raised < 1.0 and loss.clipped)
-        work = self._exact.work(self._working, local.columns[some], n) if fits else math.inf
+        work = hessian_work(self._working, local.columns[some], n) if fits else math.inf
         if not self.damping.careful and work > share * CHEAP_WORK:
             # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
-            self.chosen.add("sampled Hessian", self.damping)
+            self._choose("sampled Hessian")
             step = self.inner.minimise(local, self._q, tolerance, work)
             insufficient = step.cut or step.sweeps >= MAX_SWEEPS
             self.damping = self.damping.with_care(not early and insufficient)
             if not step.cut:
                 return step
         elif not fits:
-            self.chosen.add("sampled Hessian", self.damping)
+            self._choose("sampled Hessian")
             self.inner.grown = MOST_GROWN
             return self.inner.minimise(local, self._q, tolerance)
-        self.chosen.add("whole Hessian", self.damping)
-        part = self._exact.minimise(local.take(some), self._q, tolerance, self.inner.cease)
+        self._choose("whole Hessian")
+        part = minimise_whole(local.take(some), self._q, tolerance, self.inner.cease)
         d = np.zeros(k)
         d[some] = part.d
         return Step(d, part.x, part.sweeps)

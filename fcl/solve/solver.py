@@ -31,7 +31,6 @@ from fcl.errors import InputError
 from fcl.features.prices import Prices
 from fcl.solve.admission import Admission
 from fcl.solve.exact import MOST_COLUMNS
-from fcl.solve.inner import InnerModel
 from fcl.solve.make import make_local
 from fcl.solve.outer import COUPLED_SHARE, LISTS_SHARE, TRAIN_SHARE, Certified, Outer
 from fcl.solve.passes import Passes
@@ -117,17 +116,10 @@ class Solver:
         if view is None:
             view = RowView.all_rows(objective, family)
             view_rows = passes.rows_here()
-        inner = InnerModel(
-            view.objective.n_rows if sampler is None else sampler.most,
-            cache.max_columns,
-            entries,
-            seed,
-            family.binary,
-            view.objective.block_rows,
-            objective.team,
-            family.lists_columns,
+        most_rows = view.objective.n_rows if sampler is None else sampler.most
+        self.local = make_local(
+            view, cache, family, objective.n_rows, most_rows, entries, seed, hessian_columns
         )
-        self.local = make_local(view, cache, inner, family, objective.n_rows, hessian_columns)
         self.admission = Admission(passes, cache, self.local, staging, view_rows or passes.prepared)
         self._all_blocks = passes.blocks
         self._prices: Prices | None = None

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ import numpy as np
 
 from fcl.objective.limits import by_output
 from fcl.solve.columns import add_columns, column_moments
-from fcl.solve.damping import Choices, Damping
+from fcl.solve.damping import Damping
 from fcl.solve.inner import InnerModel
 from fcl.solve.line import Line
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
@@ -110,7 +111,8 @@ class Trainer(ABC):
         self.inner = inner
         self._team = inner.team
         self.damping = self.undamped
-        self.chosen = Choices()
+        #: the models that were minimised since the last anchor, and how often
+        self.chosen: Counter[str] = Counter()
         # the local problem that is being solved: rows, columns and
         self._view: RowView
         self._working: WorkingSet
@@ -136,6 +138,15 @@ class Trainer(ABC):
         self._r, self._q, self._dm, self._m = (
             buffer[: math.prod(shape)].reshape(shape) for buffer in self._buffers
         )
+
+    @property
+    def models(self) -> str:
+        """What was chosen, such as ``sampled Hessian 2; raised whole Hessian 1``."""
+        return "; ".join(f"{model} {count}" for model, count in self.chosen.items())
+
+    def _choose(self, model: str) -> None:
+        """Count a model; raised, if its curvatures were raised after a cut step."""
+        self.chosen[f"raised {model}" if self.damping.raised else model] += 1
 
     @property
     def state(self) -> TrainerState:

@@ -218,31 +218,21 @@ class RowView:
         if self.approximate:
             sums = column_moments(working, columns, self._r, self._q, self.objective.team)
             g, h = (values.reshape(len(columns), n_outputs) for values in sums)
+        new = slice(first, working.cache.n)
         for k, own in enumerate(working.parts):
+            own.floor[new] = self.least_curvature
             if not self.approximate:
-                own.correction[first : working.cache.n] = 0.0
-                own.floor[first : working.cache.n] = self.least_curvature
-            elif self.complete:
-                own.floor[first : working.cache.n] = self.least_curvature
-                self._correct_rounding(k, own, first, g[:, k].copy(), h[:, k].copy())
-            else:
-                assert exact is not None
-                whole = exact.reshape(len(columns), n_outputs)[:, k].copy()
-                self._correct_sample(k, own, first, g[:, k].copy(), h[:, k].copy(), whole)
-
-    def _correct_sample(
-        self, k: int, working: WorkingSet, first: int, g: Floats, h: Floats, exact: Floats
-    ) -> None:
-        """Correct the columns of output k for the rows that are missing.
-
-        g, h : their moments with residuals and curvatures of the view.
-        """
-        some = slice(first, working.cache.n)
-        working.correction[some] = working.gradients[some] - g
-        working.curvatures[some] = h
-        missed = np.maximum(0.0, exact - h) + self.proximal * exact
-        left = self._share_left(k, working, np.arange(first, working.cache.n), h)
-        working.floor[some] = left * missed + self.least_curvature
+                own.correction[new] = 0.0
+                continue
+            g_k, h_k = g[:, k].copy(), h[:, k].copy()
+            own.correction[new], own.curvatures[new] = own.gradients[new] - g_k, h_k
+            if self.complete:
+                self._check_rounding(k, own, first, g_k, h_k)
+                continue
+            assert exact is not None
+            whole = exact.reshape(len(columns), n_outputs)[:, k].copy()
+            missed = np.maximum(0.0, whole - h_k) + self.proximal * whole
+            own.floor[new] += self._share_left(k, own, columns, h_k) * missed
 
     def _share_left(self, k: int, working: WorkingSet, columns: Columns, h: Floats) -> Floats:
         """Shares of the columns' curvatures that are left once a constant is eliminated.
@@ -262,10 +252,10 @@ class RowView:
             )
         return left
 
-    def _correct_rounding(
+    def _check_rounding(
         self, k: int, working: WorkingSet, first: int, g: Floats, h: Floats
     ) -> None:
-        """Correct gradients of output k at the anchor for the rounding of cached columns.
+        """Check that rounding of the cached columns of output k explains their corrections.
 
         g, h : moments of the columns with residuals and curvatures of the view.
 
@@ -273,7 +263,6 @@ class RowView:
         """
         assert self.verified is not None
         some, (r, q) = slice(first, working.cache.n), self._at_anchor(k)
-        working.correction[some], working.curvatures[some] = working.gradients[some] - g, h
         rounded = ROUNDED * norm(r) + self.noise[k]
         # few columns need their sum of phi_ij^2, of which h_j by the largest curvature is a lower bound
         least = h / max(float(q.max(initial=0.0)), 1e-300)

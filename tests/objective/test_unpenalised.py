@@ -11,7 +11,6 @@ from scipy.special import softmax
 
 from fcl.objective import Covariates, SingleOutput, find_loss, make_objective
 from fcl.objective.balance import balanced, slack
-from fcl.objective.unpenalised import fit_unpenalised
 
 N, Q = 150, 3
 
@@ -48,7 +47,7 @@ def test_settle_finds_the_minimum(loss: str, intercept: bool) -> None:
     random = np.random.default_rng(6)
     for slope, floor in ((np.zeros(k), np.zeros(k)), (random.normal(size=k), np.full(k, 2.0))):
         at = m.copy()
-        found = fit_unpenalised(objective, at, slope, floor)
+        found = objective.fit_unpenalised(at, slope, floor)
         np.testing.assert_allclose(at, m + z @ found.x, rtol=1e-12, atol=1e-12)
 
         def value(x: np.ndarray, slope: np.ndarray = slope, floor: np.ndarray = floor) -> float:
@@ -68,7 +67,7 @@ def test_balanced_residuals_are_a_point_of_the_dual(loss: str, intercept: bool) 
     objective, m = problem(loss, intercept)
     assert objective.covariates is not None
     z = objective.covariates.values
-    fit_unpenalised(objective, m)
+    objective.fit_unpenalised(m)
     for error in (0.0, 1e-7, 1e-3):  # of the coefficients
         moved = m + error * z[:, -1]
         r, q = residuals(objective, moved)
@@ -86,7 +85,7 @@ def test_balanced_residuals_are_a_point_of_the_dual(loss: str, intercept: bool) 
 def test_the_bound_holds_far_from_balance() -> None:
     """Residuals at the ends of their domain cannot be balanced; what is left lowers the bound."""
     objective, m = problem("logistic", True)
-    fall = fit_unpenalised(objective, m.copy()).decrease
+    fall = objective.fit_unpenalised(m.copy()).decrease
     best = objective.C * (objective.loss_sum(m, 0.0) - fall)
     for error in (1e-6, 1e-2, 3.0):
         moved = m + error

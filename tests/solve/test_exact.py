@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from judge import LOSSES, Problem
 
 import fcl
-from fcl.solve.exact import ExactModel
+from fcl.solve import exact
 from fcl.solve.quadratic import minimise_in_box, minimise_quadratic
 
 
@@ -155,16 +155,16 @@ def test_the_hessian_of_sparse_columns(
     random = np.random.default_rng(0)
     X = scipy.sparse.random_array((400, 60), density=0.08, random_state=random, format="csr")
     y = np.where(X @ random.normal(size=60) > random.normal(size=400) / 2, 1, -1)
-    sparse, differences = ExactModel._sparse_hessian, []
+    sparse, differences = exact._sparse_hessian, []
 
     def both(at: Any, q: Any, sums: Any, coefs: Any) -> Any:
         hessian = sparse(at, q, sums, coefs)
         if hessian is not None:
-            dense = ExactModel._hessian(at, q, coefs)
+            dense = exact._hessian(at, q, coefs)
             differences.append(np.abs(hessian - dense).max() / dense.max())
         return hessian
 
-    monkeypatch.setattr(ExactModel, "_sparse_hessian", staticmethod(both))
+    monkeypatch.setattr(exact, "_sparse_hessian", both)
     data = fcl.open_data(X, y=y, covariates=covariates)
     assert fcl.train(data, "columns", C=10.0, tol=1e-9, intercept=intercept).converged
     assert differences

@@ -33,7 +33,6 @@ from fcl.drivers.processes.logic.protocol import (
 )
 from fcl.parallel import Team
 from fcl.solve.admission import Newcomers, admit_needed
-from fcl.solve.inner import InnerModel
 from fcl.solve.local import LocalProblem
 from fcl.solve.make import make_local
 from fcl.solve.state import Columns
@@ -129,20 +128,19 @@ class TrainerProcess:
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
         self._rotation = Rotation(cache.capacity, cache.max_columns)
-        inner = InnerModel(
-            config.n_view,
-            config.max_columns,
-            config.entries,
-            config.options.seed,
-            family.binary,
-            config.block_rows,
-            self._team,
-            family.lists_columns,
-        )
-        inner.hurry = self.link.hurry
         # the first sample is drawn after the first pass; all rows may be more than there is room for
         view = self._sampled(np.empty(0, np.int64)) if config.view_rows else self._all_rows()
-        self._local = make_local(view, cache, inner, family, config.n_rows, config.hessian_columns)
+        self._local = make_local(
+            view,
+            cache,
+            family,
+            config.n_rows,
+            config.n_view,
+            config.entries,
+            config.options.seed,
+            config.hessian_columns,
+        )
+        self._local.trainer.inner.hurry = self.link.hurry
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
     def _all_rows(self) -> RowView:
@@ -405,5 +403,5 @@ class TrainerProcess:
         )
         self._promised[self._version] = -self._below
         fault("publish")
-        models, below = self.local.trainer.chosen.text, float(-self._below)
+        models, below = self.local.trainer.models, float(-self._below)
         self.link.send(Published(self._version, worth, last_word, point, below, models))
