@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.base import RowReader, Stamp
+from fcl.data.base import RowReader
 from fcl.data.columns import ColumnRecord
 from fcl.data.covariates import CovariateArray, read_covariates
 from fcl.data.fingerprint import fingerprint
+from fcl.data.stamps import Stamp
 from fcl.data.targets import check_offset
 from fcl.errors import InputError
 

@@ -18,7 +18,6 @@ from fcl.checks import file_kind
 from fcl.data.base import (
     VARIABLE_TEXT,
     ChunkedReader,
-    FileStamp,
     GroupContainer,
     RowReader,
     array_names,
@@ -28,6 +27,7 @@ from fcl.data.base import (
     rows_per_step,
 )
 from fcl.data.hdf5_chunks import DeflatedChunks
+from fcl.data.stamps import FileStamp
 from fcl.errors import FclError, InputError
 from fcl.store import Location, RemotePath
 

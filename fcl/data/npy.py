@@ -14,14 +14,13 @@ import numpy as np
 
 from fcl.data.base import (
     Container,
-    FileStamp,
     RowReader,
-    Stamp,
     check_array,
     no_such_array,
     one_line,
     rows_per_step,
 )
+from fcl.data.stamps import FileStamp, Stamp
 from fcl.errors import InputError
 from fcl.store import Location, RemotePath
 

@@ -57,6 +57,18 @@ def _settings(place: ZarrPlace, chunk: ChunkSize | None = None) -> Iterator[None
         yield
 
 
+@contextmanager
+def _opening(place: ZarrPlace, what: str, *kept: type[Exception]) -> Iterator[None]:
+    """Raise InputError in place of what zarr raises, except for the kinds of errors that are kept."""
+    try:
+        with _settings(place):
+            yield
+    except (FclError, *kept):
+        raise
+    except Exception as error:  # damaged metadata fail in many ways
+        raise InputError(f"{what}: {one_line(error)}") from error
+
+
 def _is_relevant(record: logging.LogRecord) -> bool:
     """False for messages about tasks that zarr abandoned when another task failed."""
     text = record.getMessage()
@@ -185,18 +197,15 @@ class ZarrContainer(GroupContainer):
         self._add_stamps("")
         store = self._place.open()
         try:
-            with _settings(self._place):
+            what, missing = f"{path} cannot be opened as Zarr", FileNotFoundError
+            with _opening(self._place, what, missing, zipfile.BadZipFile):
                 node = zarr.open(store=store, path=self._group_path, mode="r")
-        except FclError:
-            raise
         except zipfile.BadZipFile as error:
             raise InputError(f"{path} is not a readable zip file: {one_line(error)}") from error
         except FileNotFoundError as error:
             raise InputError(
                 f"{path} holds no Zarr group at /{self._group_path}{self._place.hint}"
             ) from error
-        except Exception as error:  # damaged metadata fail in many ways
-            raise InputError(f"{path} cannot be opened as Zarr: {one_line(error)}") from error
         if not isinstance(node, zarr.Group):
             raise InputError(
                 f"{self.name} is a Zarr array itself; expected a group that holds X and y"
@@ -229,16 +238,10 @@ class ZarrContainer(GroupContainer):
         if not path.strip("/"):  # known already: no request to a store
             return self._group
         try:
-            with _settings(self._place):
+            with _opening(self._place, f'"{path}" in {self.name} cannot be opened', KeyError):
                 return self._group[path.strip("/")]
         except KeyError:
             return None
-        except FclError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f'"{path}" in {self.name} cannot be opened: {one_line(error)}'
-            ) from error
 
     def _attributes(self, node: Any) -> Mapping[str, Any]:
         """The attributes of an array or group, which zarr itself does not validate."""
@@ -257,15 +260,8 @@ class ZarrContainer(GroupContainer):
     def _array_paths(self) -> list[str]:
         if not self._place.lists:
             return []
-        try:
-            with _settings(self._place):
-                members = list(self._group.members(max_depth=None))
-        except FclError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"{self.name} holds something that cannot be opened: {one_line(error)}"
-            ) from error
+        with _opening(self._place, f"{self.name} holds something that cannot be opened"):
+            members = list(self._group.members(max_depth=None))
         return array_names(
             (path, self._is_array(node), self._attributes(node).get("encoding-type"))
             for path, node in members

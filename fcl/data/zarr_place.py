@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fcl.checks import file_kind
-from fcl.data.base import FileStamp, Stamp
+from fcl.data.stamps import FileStamp, Stamp
 from fcl.errors import InputError
 from fcl.store import Location, ObjectInfo, RemotePath, Window, changed, gone
 

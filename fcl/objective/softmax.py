@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -113,13 +113,19 @@ class SoftmaxOutputs(Outputs):
     def _map(self, function: Callable[[slice], T]) -> list[T]:
         return self.team.map(function, list(self.blocks()))
 
-    def loss_sum(self, m: Floats, b: float = 0.0) -> float:
-        def block(rows: slice) -> float:
-            return kernels.softmax.weighted_loss(
-                self.y, self.s, m, self._zeros, rows.start, rows.stop, self.work()
-            )
+    def _sums(self, kernel: Any, *arrays: Any, shape: tuple[int, ...]) -> list[tuple[Any, Floats]]:
+        """What a kernel returns for each row block, and the sums that it writes, of this shape."""
 
-        return math.fsum(self._map(block))
+        def block(rows: slice) -> tuple[Any, Floats]:
+            out = np.empty(shape)
+            place = rows.start, rows.stop, self.work()
+            return kernel(self.y, self.s, *arrays, *place, *((out,) if shape else ())), out
+
+        return self._map(block)
+
+    def loss_sum(self, m: Floats, b: float = 0.0) -> float:
+        found = self._sums(kernels.softmax.weighted_loss, m, self._zeros, shape=())
+        return math.fsum(value for value, _ in found)
 
     def residuals_curvatures_of(
         self, rows: slice, m: Floats, r: Floats, q: Floats, b: float = 0.0
@@ -129,23 +135,9 @@ class SoftmaxOutputs(Outputs):
         )
 
     def line_sums(self, m: Floats, dm: Floats, beta: float, b: float = 0.0) -> LineSums:
-        def block(rows: slice) -> Floats:
-            out = np.empty(3)
-            kernels.softmax.line_sums(
-                self.y,
-                self.s,
-                m,
-                dm,
-                beta,
-                self._zeros,
-                rows.start,
-                rows.stop,
-                self.work(),
-                out,
-            )
-            return out
-
-        value, slope, curve = map(math.fsum, zip(*self._map(block), strict=True))
+        arrays = m, dm, beta, self._zeros
+        found = [sums for _, sums in self._sums(kernels.softmax.line_sums, *arrays, shape=(3,))]
+        value, slope, curve = map(math.fsum, zip(*found, strict=True))
         return LineSums(value, 0.0, 0.0, slope, curve, 0.0)
 
     def rounding(self, m: Floats, b: float, shift: float) -> tuple[float, float]:
@@ -169,14 +161,7 @@ class SoftmaxOutputs(Outputs):
     def class_sums(self, m: Floats, shift: Floats) -> ClassSums:
         """Sums by class at margins m + shift_k."""
 
-        def block(rows: slice) -> tuple[float, Floats]:
-            out = np.empty((5, self.n_classes))
-            value = kernels.softmax.balances(
-                self.y, self.s, m, shift, rows.start, rows.stop, self.work(), out
-            )
-            return value, out
-
-        found = self._map(block)
+        found = self._sums(kernels.softmax.balances, m, shift, shape=(5, self.n_classes))
         parts = np.stack([sums for _, sums in found])
         balance, mass, curvature, absolute = (
             np.array([math.fsum(column) for column in parts[:, i].T]) for i in range(4)

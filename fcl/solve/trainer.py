@@ -46,10 +46,6 @@ SETTLED = 0.15
 #: A rough step that gained at most this share of the losses leaves their curvatures nearly the same, so
 #: the next one uses its model again. Gathering the columns takes a fifth of a step.
 NEARLY_SAME = 2e-3
-#: Violation above which a step is not looked at again if its model held: the next pass, which is needed
-#: anyway, computes the same gradients. Nearer to the optimum a step may leave more than its slope tells
-#: (texts: 1.2 of a violation of 1.6, where 0.2 was foreseen), and a second step then saves a pass.
-FAR = 5.0
 #: Inner tolerance, as a share of the violation before the step, and of the target.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
@@ -167,31 +163,15 @@ class Trainer(ABC):
         return self._m
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether rounding hides the decrease of the last step, which another look has to confirm."""
+        return self._undo is not None
+
+    @property
     def _delta(self) -> Floats:
         return np.asarray(self.free - self._anchor)
 
     # -- the local problem ---------------------------------------------------------------------
-
-    def solve(
-        self, view: RowView, working: WorkingSet, anchor: Floats, target: float, max_steps: int
-    ) -> Solved:
-        """Move the weights of the working set downhill on the local objective, from the anchor.
-
-        anchor : free coefficients of the anchor.  target : largest violation at which to stop.
-        """
-        self.start(view, working, anchor, anchor)
-        decrease, sweeps, steps = 0.0, 0, 0
-        while True:
-            may_move = steps < max_steps and not self.inner.cease()
-            taken = self.step(target, may_move)
-            decrease += taken.decrease
-            sweeps += taken.sweeps
-            steps += taken.moved
-            far = self.foresees and taken.violation > FAR
-            last = steps == max_steps or (far and taken.foreseen <= target)
-            # a step whose decrease rounding hides needs another look at the columns, to confirm it
-            if not taken.moved or (last and self._undo is None):
-                return Solved(self.free, decrease, taken.violation, steps, sweeps)
 
     def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
         """Start a local problem at the weights of the working set and some free coefficients.

@@ -52,7 +52,7 @@ def test_one_step_ends_a_local_problem(loss: str, rho: float) -> None:
     run(solver, 2)
     solver.admit()
     local = solver.local
-    solved = local.trainer.solve(local.view, local.working, solver.outer.point.free, 1e-6, 9)
+    solved = local.solve(1e-6, 9)
     assert solved.violation <= 1e-6
     assert solved.steps <= 2
 

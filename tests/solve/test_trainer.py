@@ -54,9 +54,7 @@ def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
 def test_the_reported_violation_is_the_judges(loss: str) -> None:
     solver, problem = ready(loss, 2)
     for target in (1e-2, 1e-5, 1e-8):
-        solved = solver.local.trainer.solve(
-            solver.local.view, solver.local.working, solver.outer.point.free, target, 50
-        )
+        solved = solver.local.solve(target, 50)
         assert solved.violation <= target
         cached = solver.cache.ids
         violations = problem.violations(trained(solver), solved.free.sum())[cached]
@@ -125,12 +123,12 @@ def test_steps_that_together_exceed_the_gap_are_refused() -> None:
     """The first step is always taken; a refusal lasts until the local problem is started again."""
     solver, _ = ready("logistic", 2)
     local = solver.local
-    own, args = local.trainer, (local.view, local.working, solver.outer.point.free)
-    first = own.solve(*args, 1e-9, 1).decrease
+    own = local.trainer
+    first = local.solve(1e-9, 1).decrease
     for gap, steps in ((math.inf, 3), (0.9 * first, 1), (0.0, 1)):
         local.return_to_anchor()
         own.most_decrease = gap
-        solved = own.solve(*args, 1e-9, 3)
+        solved = local.solve(1e-9, 3)
         assert solved.steps == steps
     assert solved.sweeps and not own.step(1e-9).sweeps
     own.columns_changed()
