@@ -117,7 +117,12 @@ class Hdf5Container(GroupContainer):
         try:
             self._file = _open_without_lock(path)
         except OSError as error:
-            raise _cannot_open(path, error) from error
+            if error.errno in (errno.EAGAIN, errno.EACCES) and "lock" in str(error).lower():
+                raise InputError(
+                    f"{path} is locked by another process that has it open (errno {error.errno}); wait "
+                    "until it is closed, or set HDF5_USE_FILE_LOCKING=FALSE if nobody writes to it"
+                ) from error
+            raise InputError(f"{path} cannot be opened as HDF5: {one_line(error)}") from error
         self._root = self._file
         root = self._node(group)
         if not isinstance(root, h5py.Group):
@@ -241,15 +246,6 @@ def _open_without_lock(path: Path) -> Any:
         with suppress(OSError, RuntimeError, NotImplementedError):
             fcntl.flock(file.id.get_vfd_handle(), fcntl.LOCK_UN)
     return file
-
-
-def _cannot_open(path: Path, error: OSError) -> InputError:
-    if error.errno in (errno.EAGAIN, errno.EACCES) and "lock" in str(error).lower():
-        return InputError(
-            f"{path} is locked by another process that has it open (errno {error.errno}); wait "
-            "until it is closed, or set HDF5_USE_FILE_LOCKING=FALSE if nobody writes to it"
-        )
-    return InputError(f"{path} cannot be opened as HDF5: {one_line(error)}")
 
 
 def is_hdf5(path: Location, head: bytes) -> bool:

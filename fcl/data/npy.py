@@ -37,7 +37,12 @@ class NpyReader(RowReader[np.ndarray]):
     def __init__(self, path: Location, name: str) -> None:
         self.name = name
         self._path = path
-        self.shape, self._fortran, self.dtype, self._offset = _header_of(path)
+        with path.open("rb") as file:
+            try:
+                self.shape, fortran, self.dtype = read_header(file)
+            except ValueError as error:
+                raise InputError(f"{path} is not a readable .npy file: {error}") from error
+            self._fortran, self._offset = fortran and len(self.shape) == 2, file.tell()
         check_array(name, self.shape, self.dtype)
         n_columns = self.shape[1] if len(self.shape) == 2 else 1
         self._row_bytes = n_columns * self.dtype.itemsize
@@ -69,16 +74,6 @@ class NpyReader(RowReader[np.ndarray]):
         if file.readinto(values.view(np.uint8).data) < values.nbytes:  # type: ignore[attr-defined]
             raise InputError(f"{self.name}: {self._path} became shorter while it was being read")
         return values
-
-
-def _header_of(path: Location) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """Shape, Fortran order, dtype and offset of the data of a ``.npy`` file."""
-    with path.open("rb") as file:
-        try:
-            shape, fortran, dtype = read_header(file)
-        except ValueError as error:
-            raise InputError(f"{path} is not a readable .npy file: {error}") from error
-        return shape, fortran and len(shape) == 2, dtype, file.tell()
 
 
 def read_header(

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -300,8 +300,12 @@ class SparseRowReader(RowReader[SparseRows]):
         if len(indices) == 0:
             return SparseRows(indptr, indices.astype(self._index_dtype), data, n_columns)
         if indices.max() >= n_columns or indices.min() < 0:
-            bad = (indices < 0) | (indices >= n_columns)
-            self._refuse_column(start, indptr, indices, int(bad.argmax()))
+            entry = int(((indices < 0) | (indices >= n_columns)).argmax())
+            row = start + int(np.searchsorted(indptr, entry, side="right")) - 1
+            raise InputError(
+                f"{self.name}: row {row} has an entry in column {indices[entry]}; expected columns from "
+                f"0 to {n_columns - 1}, as its shape is {self.shape}"
+            )
         indices = indices.astype(self._index_dtype, copy=False)
         rows = SparseRows(indptr, indices, data, n_columns)
         steps = np.diff(indices)
@@ -314,29 +318,18 @@ class SparseRowReader(RowReader[SparseRows]):
             steps = np.diff(rows.indices)
             steps[starts - 1] = 1
         if (steps == 0).any():
-            self._refuse_duplicate(start, rows, int((steps == 0).argmax()))
+            entry = int((steps == 0).argmax())
+            row = start + int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+            raise InputError(
+                f"{self.name}: row {row}, column {rows.indices[entry]} has more than one entry; expected "
+                "at most one. Add them up first (scipy: X.sum_duplicates())"
+            )
         zero = rows.data == 0
         if zero.any():
             before = np.concatenate([[0], np.cumsum(zero)])
             indptr = indptr - before[indptr]
             rows = SparseRows(indptr, rows.indices[~zero], rows.data[~zero], n_columns)
         return rows
-
-    def _refuse_column(
-        self, start: int, indptr: np.ndarray, indices: np.ndarray, entry: int
-    ) -> NoReturn:
-        row = start + int(np.searchsorted(indptr, entry, side="right")) - 1
-        raise InputError(
-            f"{self.name}: row {row} has an entry in column {indices[entry]}; expected columns from "
-            f"0 to {self.shape[1] - 1}, as its shape is {self.shape}"
-        )
-
-    def _refuse_duplicate(self, start: int, rows: SparseRows, entry: int) -> NoReturn:
-        row = start + int(np.searchsorted(rows.indptr, entry, side="right")) - 1
-        raise InputError(
-            f"{self.name}: row {row}, column {rows.indices[entry]} has more than one entry; expected "
-            "at most one. Add them up first (scipy: X.sum_duplicates())"
-        )
 
 
 class _Pieces:

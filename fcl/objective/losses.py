@@ -83,7 +83,8 @@ class Loss(ABC):
     @property
     def text(self) -> str:
         """The name with all options, as :func:`fcl.objective.find_loss` reads it."""
-        options = ",".join(f"{f.name}={_digits(getattr(self, f.name))}" for f in fields(self))
+        numbers = ((f.name, repr(float(getattr(self, f.name)))) for f in fields(self))
+        options = ",".join(f"{name}={number.removesuffix('.0')}" for name, number in numbers)
         return f"{self.name}:{options}" if options else self.name
 
     @property
@@ -154,11 +155,6 @@ class Loss(ABC):
     def intercept_step(self, slope: float, curvature: float) -> float:
         """The intercept's step towards a root of its slope; NaN if no step can be computed."""
         return -slope / curvature if curvature > 0.0 else np.nan
-
-
-def _digits(value: float) -> str:
-    """The shortest text that reads as the same number."""
-    return repr(float(value)).removesuffix(".0")
 
 
 @dataclass(frozen=True)

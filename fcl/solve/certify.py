@@ -67,7 +67,12 @@ class CertifiedPoint:
         blocks = range(passes.prepared.n_blocks)
         passes.write_margins(point, blocks)
         margins = passes.vectors.proposed
-        own = self._loss_at(point) if len(point.covariates) else None
+        own = None
+        if len(point.covariates):
+            moved = passes.vectors.residuals
+            moved[:] = margins
+            passes.objective.add_covariates(point.covariates, moved)
+            own = passes.objective.loss_sum(moved, point.intercept)
         b, v = passes.fit_unpenalised(margins, point.intercept, point.covariates)
         self.point = Point(point.ids, point.weights, b, v)
         self.loss = passes.objective.loss_sum(margins, b)  #: sum of the losses
@@ -87,13 +92,6 @@ class CertifiedPoint:
         passes.write_residuals(b, blocks, self.loss)
         self._dual: DualPoint = passes.dual_point()
         self._price()
-
-    def _loss_at(self, point: Point) -> float:
-        """The sum of the losses at the proposed margins, with the coefficients of a point."""
-        moved = self.passes.vectors.residuals
-        moved[:] = self.passes.vectors.proposed
-        self.passes.objective.add_covariates(point.covariates, moved)
-        return self.passes.objective.loss_sum(moved, point.intercept)
 
     def _price(self) -> None:
         """Price the family at the point, and certify it."""

@@ -119,15 +119,11 @@ class _Groups:
                 break
             self.w[active] += beta * step
             self.w[active[short]] = 0.0
-            self._refresh()  # sums of many updates drift
+            d = (self.w - self.origin).ravel()  # sums of many updates drift
+            self.slope = (self.g + self.hessian @ d).reshape(self.w.shape)
             if not short.any():
                 break
             active = active[~short]
-
-    def _refresh(self) -> None:
-        """Compute the slopes at w."""
-        d = (self.w - self.origin).ravel()
-        self.slope = (self.g + self.hessian @ d).reshape(self.w.shape)
 
     def _newton(self, active: Ints) -> tuple[float, Floats, npt.NDArray[np.bool_]]:
         """The step of some groups, the share of it to take, and which groups cut it short."""

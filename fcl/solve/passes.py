@@ -195,7 +195,8 @@ class Passes:
         """The model without features and its objective; writes its margins as the anchor's."""
         objective, margins = self.objective, self._start()
         before = objective.loss_sum(margins)
-        start = self._no_point()
+        q = 0 if objective.covariates is None else objective.n_free
+        start = Point.nothing(objective.outputs, q)
         b, v = self.fit_unpenalised(margins, 0.0, start.covariates)
         if objective.covariates is not None:
             value, last = objective.loss_sum(margins), before
@@ -207,13 +208,6 @@ class Passes:
             check_null(objective, margins, v)
         point = replace(start, intercept=b, covariates=v)
         return point, self.value(point, margins)
-
-    def _no_point(self) -> Point:
-        """The point of which all weights and coefficients are 0."""
-        objective = self.objective
-        return Point.nothing(
-            objective.outputs, 0 if objective.covariates is None else objective.n_free
-        )
 
     def _start(self) -> Any:
         """Write the margins of the model without features, and return them."""
