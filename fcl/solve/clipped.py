@@ -172,7 +172,9 @@ class ClippedProblem:
             step[active], null_space = newton_step(self._hessian(active), right)
             if null_space.shape[1]:
                 along = null_space @ (null_space.T @ right)
-                noise = FLAT_SLOPE * self.unit[active] + self._slope_rounding(active)
+                # slopes are sums over the rows
+                sizes = np.abs(self.phi[active]) @ (self.s * np.abs(self.row_slopes))
+                noise = FLAT_SLOPE * self.unit[active] + ROUNDED * sizes
                 if (np.abs(along) > noise).any():
                     step[active] = along
             step = self._allowed(step)
@@ -294,10 +296,6 @@ class ClippedProblem:
             + d @ (self.linear + 0.5 * pulled)
         )
 
-    def _slope_rounding(self, active: Columns) -> Floats:
-        """Rounding errors of the slopes, which are sums over the rows."""
-        return ROUNDED * (np.abs(self.phi[active]) @ (self.s * np.abs(self.row_slopes)))
-
     def _hessian(self, active: Columns) -> Floats:
         """The Hessian over the active weights: of the curved rows, ridge and floors."""
         if self._whole is not None:
@@ -340,16 +338,14 @@ class ClippedProblem:
         beyond = ((self.w <= low) & (step < 0.0)) | ((self.w >= high) & (step > 0.0))
         return np.where(beyond, 0.0, step)
 
+    @np.errstate(over="ignore", divide="ignore", invalid="ignore")
     def _lowest(self, step: Floats) -> tuple[float, float, tuple[int, float] | None]:
         """Find where the objective is lowest along a step.
 
         Returns the share of the step, the decrease of the objective there, and the weight that becomes 0
         there, or ends at a limit, with this place.
         """
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            return self._lowest_of(step, step @ self.phi)
-
-    def _lowest_of(self, step: Floats, dm: Floats) -> tuple[float, float, tuple[int, float] | None]:
+        dm = step @ self.phi
         rows = np.flatnonzero(dm)
         slopes, change = self.curvature * self.beyond[rows], self.curvature * dm[rows]
         low, high = self.low[rows], self.high[rows]

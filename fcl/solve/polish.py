@@ -185,7 +185,11 @@ def _outputs(passes: Passes, point: Point) -> list[_Output]:
         sizes = np.maximum(np.sqrt(np.einsum("ij,ij->i", columns, columns)), 1e-300)
         moves = (sizes * np.abs(w))[own]
         rows = columns[own] / sizes[own, None]
-        free = _free_columns(part)
+        if part.covariates is None:
+            free = np.full((part.n_free, n), 1.0 / math.sqrt(n))
+        else:
+            z = part.covariates.values.T
+            free = z / np.linalg.norm(z, axis=1)[:, None]
         low, high = (end * part.s for end in part.loss.domain(part.y))
         found.append(
             _Output(
@@ -199,15 +203,6 @@ def _outputs(passes: Passes, point: Point) -> list[_Output]:
             )
         )
     return found
-
-
-def _free_columns(objective: SingleOutput) -> Floats:
-    """The unpenalised columns, of length 1, float64 (n_free, n)."""
-    if objective.covariates is not None:
-        z = objective.covariates.values.T
-        return np.asarray(z / np.linalg.norm(z, axis=1)[:, None])
-    n = objective.n_rows
-    return np.full((objective.n_free, n), 1.0 / math.sqrt(n))
 
 
 def _hidden(objective: SingleOutput, margins: Floats, intercept: float, terms: Floats) -> Floats:

@@ -319,16 +319,13 @@ class Sampler:
         return self._view(passes, n), self._prepare(passes, n)
 
     def _view(self, passes: Passes, n: int) -> RowView:
-        rows, covariates = self._rows[:n], passes.objective.covariates
-        z = None if covariates is None else self._covariates(covariates.q)[:n]
+        rows, covariates, z = self._rows[:n], passes.objective.covariates, None
+        if covariates is not None:
+            if self._z.shape[1] != covariates.q:
+                self._z = np.empty((self.most, covariates.q))
+            z = self._z[:n]
         part = passes.objective.take(rows, self._s[:n], self._y[:n], z)
         return RowView(rows, part, buffers=self._buffers)
-
-    def _covariates(self, q: int) -> Floats:
-        """The buffer for covariates of the sample."""
-        if self._z.shape[1] != q:
-            self._z = np.empty((self.most, q))
-        return self._z
 
     def _prepare(self, passes: Passes, n: int) -> PreparedRows:
         size = passes.objective.block_rows
