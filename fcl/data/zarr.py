@@ -63,9 +63,9 @@ def _opening(place: ZarrPlace, what: str, *kept: type[Exception]) -> Iterator[No
     try:
         with _settings(place):
             yield
-    except (FclError, *kept):
-        raise
     except Exception as error:  # damaged metadata fail in many ways
+        if isinstance(error, (FclError, *kept)):
+            raise
         raise InputError(f"{what}: {one_line(error)}") from error
 
 

@@ -381,7 +381,7 @@ def _model(
     """The model over the gathered columns, whose gradients are those of the centred columns.
 
     rows : of the sample, in float32.
-    root : float64 (n_free, r), see :class:`fcl.solve.elimination.Elimination`.
+    root : float64 (n_free, r), see :mod:`fcl.solve.elimination`.
     missed : least curvatures, of columns that the sample may miss.
     """
     k, n_outputs = at.weights.shape
