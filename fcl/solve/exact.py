@@ -99,15 +99,15 @@ def _sparse_hessian(at: LocalPoint, q: Floats, sums: Floats, coefs: Floats) -> F
 
     sums, coefs : float64 (k, n_free).
     """
-    k, part, cache = len(at.columns), at.view.objective, at.working.cache
-    filled = cache.store.nonzeros[at.slots].sum()
+    k, part, cache, slots = len(at.columns), at.view.objective, at.working.cache, at.slots
+    filled = cache.store.nonzeros[slots].sum()
     if filled > SPARSE * k * part.n_rows:
         return None
     hessian = np.zeros((k, k))
     shape = max(64, CHUNK_ENTRIES // k // 64 * 64), k
     buffers = np.empty(shape, np.int32), np.empty(shape)
     for block in range(cache.store.n_blocks):
-        column_kernels.add_sparse_gram(cache.pieces, at.slots, block, q, *buffers, hessian)
+        column_kernels.add_sparse_gram(cache.pieces, slots, block, q, *buffers, hessian)
     hessian += np.triu(hessian, 1).T
     whole = hessian.diagonal().copy()
     product = sums @ coefs.T
