@@ -157,6 +157,11 @@ def format_score(metric: str, value: float) -> str:
     return f"{score_title(metric)} {value:{'.4f' if metric == 'auprc' else '.6g'}}"
 
 
+def score_text(score: float) -> str:
+    """A score with six digits; a dash for one that is not known."""
+    return "-" if math.isnan(score) else f"{score:.6g}"
+
+
 def counted(n: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun, as ``1 row`` or ``2,000 rows``; ``plural`` is by default noun + s."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"

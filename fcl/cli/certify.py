@@ -17,11 +17,11 @@ from fcl.numerals import read_number
 from fcl.options import PROBLEM, options_of_command
 from fcl.options.choices import ElasticNet
 from fcl.options.option import CERTIFY
+from fcl.run.events import Compiling, Event, StepProgress
 
 if TYPE_CHECKING:
     from fcl.drivers.optimality import Optimality
     from fcl.model import Model
-    from fcl.run.events import Event
 
 EPILOG = (
     """\
@@ -131,8 +131,6 @@ def _optimum(options: dict[str, Any]) -> Model:
 
 def _say(event: Event) -> None:
     """Say what takes long."""
-    from fcl.run.events import Compiling, StepProgress
-
     if isinstance(event, Compiling):
         messages.say(f"compiling kernels, once, about {event.seconds:.0f} s")
     elif isinstance(event, StepProgress):

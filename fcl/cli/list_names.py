@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
@@ -41,42 +42,38 @@ def _of_choice(choice: Choice) -> list[Row]:
 
 
 def _families() -> list[Row]:
-    from fcl.features.registry import class_of, family_names
-
-    return _of_classes((name, class_of(name, "list", None)) for name in family_names())
-
-
-def _losses() -> list[Row]:
-    from fcl.objective.losses import COUPLED_LOSSES, KINKED_LOSSES, LOSSES
-
-    return _of_classes((LOSSES | COUPLED_LOSSES | KINKED_LOSSES).items())
+    registry = import_module("fcl.features.registry")
+    return _of_classes(
+        (name, registry.class_of(name, "list", None)) for name in registry.family_names()
+    )
 
 
-def _links() -> list[Row]:
-    from fcl.stagewise.links import LINKS
-
-    return _of_classes(LINKS.items())
+def _of_tables(module: str, *tables: str) -> list[Row]:
+    """The classes of tables in a module, which is imported late: it imports NumPy."""
+    found = import_module(module)
+    return _of_classes(item for table in tables for item in getattr(found, table).items())
 
 
 def _formats() -> list[Row]:
-    from importlib import import_module
-
-    from fcl.convert.registry import READERS
-
-    return [
-        (name, "", (import_module(path).__doc__ or "").partition("\n")[0])
-        for name, path in READERS.items()
-    ]
+    readers = import_module("fcl.convert.registry").READERS
+    docs = {name: import_module(path).__doc__ or "" for name, path in readers.items()}
+    return [(name, "", text.partition("\n")[0]) for name, text in docs.items()]
 
 
 #: What can be listed -> the option that takes it, and its rows.
 _LISTS: dict[str, tuple[str, Callable[[], list[Row]]]] = {
     "families": ("--features", _families),
-    "losses": ("--loss", _losses),
+    "losses": (
+        "--loss",
+        lambda: _of_tables("fcl.objective.losses", "LOSSES", "COUPLED_LOSSES", "KINKED_LOSSES"),
+    ),
     "penalties": ("--penalty", lambda: _of_choice(PENALTY)),
     "drivers": ("--driver", lambda: _of_choice(DRIVER)),
     "methods": ("--method, of fcl online", lambda: _of_choice(METHOD)),
-    "links": ("--loss, of fcl stagewise --update gls", _links),
+    "links": (
+        "--loss, of fcl stagewise --update gls",
+        lambda: _of_tables("fcl.stagewise.links", "LINKS"),
+    ),
     "formats": ("--format, of fcl convert", _formats),
 }
 

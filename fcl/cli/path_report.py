@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from fcl.cli.report import covariate_lines, result_lines
 from fcl.facts import Fact, aligned
-from fcl.path.result import score_text
-from fcl.units import counted, score_title
+from fcl.units import counted, score_text, score_title
 
 if TYPE_CHECKING:
     from fcl.path.result import OuterScores, PathPoint, PathResult

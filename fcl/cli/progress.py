@@ -39,7 +39,7 @@ from fcl.run.events import (
     Workers,
 )
 from fcl.store import names_beside
-from fcl.units import counted, format_bytes, format_gap, format_seconds, score_title
+from fcl.units import counted, format_bytes, format_gap, format_seconds, score_text, score_title
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -298,8 +298,6 @@ class PathView(View):
 
 def point_line(event: PointDone) -> str:
     """A finished point in one line."""
-    from fcl.path.result import score_text
-
     part = f"{event.part}, " if event.part else ""
     score = (
         "" if event.score is None else f"  {score_title(event.metric)} {score_text(event.score)}"

@@ -89,14 +89,16 @@ def scores_of(model: Predictor, kind: str) -> Scores:
 
 
 def _predicted(model: Predictor) -> Scores:
-    several = model.n_outputs > 1
-    if model.noun != "class" if several else model.labels is None:
+    names = output_names(model)
+    single = names == [""]
+    if single:  # the negative and the positive label
+        names = [label_text(label) for label in model.labels or ()]
+    if not names or not (single or model.noun == "class"):
         raise InputError("predicted: expected a model of classes, which gives each row one label")
-    names = output_names(model) if several else map(label_text, model.labels or ())
-    labels = np.array([*names])
+    labels = np.array(names)
 
     def of(margins: Floats) -> np.ndarray:
-        best = margins.argmax(axis=1) if several else (margins > 0.0).astype(int)
+        best = (margins > 0.0).astype(int) if single else margins.argmax(axis=1)
         return np.asarray(labels[best])
 
     return Scores("predicted", ("predicted",), of)
@@ -105,12 +107,12 @@ def _predicted(model: Predictor) -> Scores:
 def table_scores(model: Predictor, kind: str = "") -> list[Scores]:
     """The scores that a table shows beside what is known of the rows.
 
-    The predicted class of several, or if it is the ``kind`` that the user asked for, the margins, and the
+    The predicted class, if each has a margin or the user asked for this ``kind``; the margins; and the
     probabilities or means unless the margins are the means.
     """
     found = [scores_of(model, "margin")]
     if model.mean_name:
         found.append(scores_of(model, model.mean_name))
-    if (model.n_outputs > 1 and model.noun == "class") or kind == "predicted":
+    if kind == "predicted" or (len(output_names(model)) > 1 and model.noun == "class"):
         found.insert(0, _predicted(model))
     return found

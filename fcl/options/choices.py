@@ -272,8 +272,7 @@ PENALTY = Choice(
             ElasticNet,
         ),
         "group": Value(
-            "with several classes or targets: a feature has a weight in all of them or in none "
-            "(|W_j|_2)",
+            "a feature has a weight in all classes or targets, or in none (|W_j|_2)",
             {"l1_ratio": 1.0, "group": True},
             own_options("l1_ratio"),
             GroupNorm,

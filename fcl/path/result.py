@@ -20,7 +20,7 @@ from fcl.path.rules import best_point, is_no_gain, one_se_point
 from fcl.run.reasons import StopReason
 from fcl.run.result import RunResult
 from fcl.types import Floats, Ids
-from fcl.units import counted, score_title
+from fcl.units import counted, score_text, score_title
 
 #: Why a path ended, in words, where the sentence of the reason does not name the option.
 REASONS = {
@@ -410,8 +410,3 @@ def point_row(point: PathPoint) -> dict[str, Any]:
         "auroc": point.auroc,
         "auroc_se": point.auroc_se,
     }
-
-
-def score_text(score: float) -> str:
-    """A score with six digits; a dash for one that is not known."""
-    return "-" if np.isnan(score) else f"{score:.6g}"
