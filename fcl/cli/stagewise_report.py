@@ -22,7 +22,8 @@ def model_lines(model: StagewiseModel, path: str, top: int) -> list[str]:
         lines += ["", *_history_lines(model, top)]
     names = output_names(model)
     for name, rows in zip(names, strongest(model, top), strict=False):
-        lines += ["", f"{'weight':>12}  feature, {model.noun} {shortened(name)}".rstrip()]
+        output = f", {model.noun} {shortened(name)}".rstrip() if len(names) > 1 else ""
+        lines += ["", f"{'weight':>12}  feature{output}"]
         lines += [f"{weight:>+12.5g}  {shortened(text)}" for text, weight in rows]
     return lines
 
