@@ -15,7 +15,7 @@ from click.testing import Result
 from sklearn.metrics import roc_auc_score
 
 import fcl
-from fcl.cli import path_report
+from fcl.cli import progress
 from fcl.path import regularization_path as paths
 from tests.cli.conftest import ok, save
 
@@ -210,14 +210,14 @@ def test_the_same_command_continues(
 
 def interrupt(patch: pytest.MonkeyPatch, when: Callable[[Any], bool]) -> None:
     """Send the signal at the line of a point."""
-    show = path_report.point_line
+    show = progress.point_line
 
     def killing(event: Any) -> str:
         if when(event):
             os.kill(os.getpid(), signal.SIGTERM)
         return show(event)
 
-    patch.setattr(path_report, "point_line", killing)
+    patch.setattr(progress, "point_line", killing)
 
 
 def test_a_signal_ends_the_path_after_its_points(
