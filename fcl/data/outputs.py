@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.targets import Label, encode_classes, regression_target
+from fcl.data.targets import Label, regression_target
 from fcl.errors import BudgetError, InputError
 from fcl.types import Floats
 from fcl.units import counted, format_bytes
@@ -38,25 +38,6 @@ def count_classes(values: np.ndarray) -> int:
 def n_target_columns(values: np.ndarray) -> int:
     """Number of columns of a target (n,) or (n, m)."""
     return int(np.prod(np.shape(values)[1:]))
-
-
-def encode_softmax(
-    values: np.ndarray, name: str, known: Sequence[Label] | None = None
-) -> tuple[Floats, tuple[Label, ...]]:
-    """Encode classes as codes 0 .. K - 1, sorted by label: float64 (n,), and the labels.
-
-    values : (n,) or (n, 1), labels of any kind.
-    known : the classes of a model; None: those that occur.
-
-    Raises InputError: fewer than two classes, a label that is not finite, or an unknown class.
-    """
-    codes, labels = encode_classes(values, name, known)
-    if known is None and len(labels) < 2:
-        raise InputError(
-            f"{name}: expected at least two classes, got only one class, {labels[0]!r}; add rows of "
-            "another class"
-        )
-    return codes.astype(np.float64), labels
 
 
 def number_columns(

@@ -12,6 +12,8 @@ from fcl.errors import InputError
 from fcl.numerals import read_number
 
 Label = int | float | bool | str
+#: Most labels that a message lists.
+_LISTED = 5
 
 
 def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Label, Label]]:
@@ -56,7 +58,10 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
 
 
 def encode_classes(
-    values: np.ndarray, name: str, known: Sequence[Label] | None = None
+    values: np.ndarray,
+    name: str,
+    known: Sequence[Label] | None = None,
+    rows: np.ndarray | None = None,
 ) -> tuple[np.ndarray, tuple[Label, ...]]:
     """Encode labels of any kind and number as codes 0 .. K - 1.
 
@@ -67,7 +72,9 @@ def encode_classes(
     name : str
         Name of the array, for messages.
     known : sequence, optional
-        The labels, in the order of their codes; None: those that occur, sorted.
+        The labels of a model, in the order of their codes; None: those that occur, sorted.
+    rows : int64 (n,), optional
+        Numbers of the rows, for messages; by default from 0.
 
     Returns
     -------
@@ -78,25 +85,49 @@ def encode_classes(
     Raises
     ------
     InputError
-        A label is not finite, or not known.
+        A label is not finite, or not known; or there are fewer than two.
     """
     values = _one_column(values, name)
     if values.dtype.kind == "f":
-        _refuse_row(~np.isfinite(values), values, name, "labels must be finite")
+        _refuse_row(~np.isfinite(values), values, name, "labels must be finite", rows)
+    if known is not None:
+        return _known_codes(values, name, known, rows), tuple(known)
     distinct, inverse = np.unique(values, return_inverse=True)
-    found = tuple(_python_label(label) for label in distinct)
-    codes = inverse.reshape(-1).astype(np.int32)
-    if known is None:
-        return codes, found
-    place = {label: code for code, label in enumerate(known)}
-    unknown = [k for k, label in enumerate(found) if label not in place]
-    if unknown:
-        row = int(np.flatnonzero(codes == unknown[0])[0])
+    labels = tuple(_python_label(label) for label in distinct)
+    if len(labels) < 2:
         raise InputError(
-            f"{name}: expected the {len(known)} classes trained on, got {found[unknown[0]]!r} in row "
-            f"{row}; remove the row, or train on rows of this class too"
+            f"{name}: expected at least two classes, got only one class, {labels[0]!r}; add rows of "
+            "another class"
         )
-    return np.array([place[label] for label in found], np.int32)[codes], tuple(known)
+    return inverse.reshape(-1).astype(np.int32), labels
+
+
+def _known_codes(
+    values: np.ndarray, name: str, known: Sequence[Label], rows: np.ndarray | None
+) -> np.ndarray:
+    """The codes of labels, int32 (n,); InputError for a label that is not known."""
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "backslashreplace")
+    labels = np.array(known)
+    if (labels.dtype.kind == "U") != (values.dtype.kind == "U"):
+        wrong = np.ones(len(values), np.bool_)
+    else:
+        order = np.argsort(labels, kind="stable")
+        at = np.searchsorted(labels, values, sorter=order)
+        codes = order[np.minimum(at, len(labels) - 1)].astype(np.int32)
+        wrong = labels[codes] != values
+        if not wrong.any():
+            return codes
+    first = int(np.flatnonzero(wrong)[0])
+    row = first if rows is None else f"{rows[first]} (from 0)"
+    words = [shown(label) for label in known[:_LISTED]]
+    listed = f"{', '.join(words[:-1])} and {words[-1]}"
+    if len(known) > _LISTED:
+        listed = f"{', '.join(words)}, ... ({len(known):,} labels)"
+    raise InputError(
+        f"{name}: expected the labels of the model, {listed}, got {shown(values[first])} in row {row}; "
+        "remove the row, or train on rows of this label too"
+    )
 
 
 def regression_target(values: np.ndarray, name: str, rows: np.ndarray | None = None) -> np.ndarray:

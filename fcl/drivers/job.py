@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fcl.data import DataSet
 from fcl.data.base import MOST_AHEAD
-from fcl.data.outputs import check_class_count, constant_labels, refuse_rare_classes
+from fcl.data.outputs import constant_labels
 from fcl.data.prepared import PreparedRows, check_room
 from fcl.data.targets import check_class_weight
 from fcl.drivers.choice import chosen_driver, driver_in_words
@@ -23,31 +23,21 @@ from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.limits import resolved
 from fcl.drivers.pass_plan import plan_pass
 from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan
+from fcl.drivers.problem import Problem, make_problem
 from fcl.drivers.rows import (
     Rows,
     centred,
     check_data_set,
-    held_out_rows,
-    select_rows,
     weighted_by_class,
 )
-from fcl.drivers.targets import encode_targets, select_valid_rows
 from fcl.errors import BudgetError, InputError
 from fcl.features import (
     Family,
-    Generator,
     Spec,
-    bind_features,
-    is_spec,
-    kept_features,
-    parse_features,
-    spell_features,
 )
 from fcl.features.centred import with_centres, with_centres_of
-from fcl.features.registry import check_home
 from fcl.features.standardized import say_divided, standardized
 from fcl.memory.allowance import within
-from fcl.model.columns import matched
 from fcl.objective import Limits, Loss, find_loss, resolve_C
 from fcl.options import TrainOptions
 from fcl.parallel import SERIAL, Team, available_cores, threads_of_job
@@ -61,27 +51,18 @@ MOST_FREE = 1024
 AHEAD_SHARE = 16
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, kw_only=True)
+class Job(Problem):
     """Everything that is decided before memory is allocated."""
 
     options: TrainOptions
-    loss: Loss
-    family: Family
-    train: Rows
-    valid: Rows | None
-    #: (negative, positive), or of each output; None for regression
-    labels: tuple[Any, ...] | None
-    sum_weights: float  #: of the training rows, before class weights
     #: The intercept in the user's units minus the intercept of ``train``, whose rows are centred
     #: (:func:`fcl.drivers.rows.centred`), float64 (1,) or (K,).
     intercept_shift: Floats
     plan: Plan
     design: Design | None = None  #: of the covariates
-    n_outputs: int = 1  #: classes or targets whose models share rows and features
-    wanted_writers: int = (
-        0  #: writers that the user named, perhaps more than the memory has room for
-    )
+    #: writers that the user named, perhaps more than the memory has room for
+    wanted_writers: int = 0
     one_pass: bool = False  #: whether the job prices one point in this process, and trains nothing
     wanted_driver: str = ""  #: as the user named it, perhaps auto
     active: int = 0  #: features with a weight at the start
@@ -249,56 +230,33 @@ def make_job(
         The memory budget is too small.
     """
     check_data_set("data", data)
-    if valid is not None:
-        check_data_set("valid", valid)
-    spec = features if isinstance(features, Family) else _checked_spec(features)
-    if valid is not None and options.valid_fraction is not None:
-        raise InputError("give either valid or valid_fraction, not both")
     loss = find_loss(options.loss)
     if not loss.smooth and not one_pass:
         raise InputError(
             f"loss: expected one with a derivative everywhere, got {loss.name}; choose squared_hinge, or "
             "learn with fcl online (fcl.train_online), and certify its model"
         )
-    targets = encode_targets(data, loss, "training")
-    y, labels, n_outputs = targets.y, targets.labels, targets.n_outputs
+    problem = make_problem(data, features, loss, options, valid, resumed)
+    labels, n_outputs, sum_weights = problem.labels, problem.n_outputs, problem.sum_weights
+    family, train, valid_rows = problem.family, problem.train, problem.valid
     if options.group and n_outputs == 1:
         raise InputError(
             "group: expected several outputs, from the softmax loss or from several columns of "
             f"targets, got one output of the {loss.name} loss; leave group out: the penalty of one "
             "output is the same without it"
         )
-    if loss.couples:
-        check_class_count(n_outputs, data.n_rows, options.memory, options.group, data.target_name)
-    held = None
-    if options.valid_fraction is not None:
-        held = held_out_rows(data.n_rows, options.valid_fraction, options.seed)
-    train = select_rows(data, y, data.weights, None if held is None else ~held)
-    if loss.couples:
-        assert labels is not None
-        refuse_rare_classes(train.y, train.s, labels, data.target_name)
-    elif n_outputs == 1:
-        loss.check_training(train.y, data.target_name)
     with within(options.memory):  # rows are read before the plan
-        family = _bound(spec, train, resumed)
         if resumed is not None:
             family = with_centres_of(family, resumed)
         elif options.intercept:
             family = with_centres(family, train.data.rows, train.keep)
-        if options.standardize:
-            family = standardized(family)
-    valid_rows = None
-    if held is not None:
-        valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
-    elif valid is not None:
-        valid = _matched_valid(valid, data, family)
-        valid_rows = select_valid_rows(valid, loss, targets)
+    if options.standardize:
+        family = standardized(family)
     if options.patience is not None and valid_rows is None:
         raise InputError(
             f"patience: expected held-out rows beside {options.patience}, got none; give valid or "
             "valid_fraction"
         )
-    sum_weights = float(train.s.sum())
     design = None
     if data.covariates:
         design = make_design(data, train.keep, train.s, options.intercept)
@@ -321,7 +279,7 @@ def make_job(
     given, options = options, replace(options, driver=chosen_driver(options, family, train.n))
     options = replace(
         options,
-        features=spec.name if isinstance(spec, Family) else spell_features(spec),
+        features=problem.features,
         C=C,
         alpha=alpha,
         class_weight=by_class,
@@ -342,17 +300,11 @@ def make_job(
         rows.data.rows.most_ahead = ahead_share(options)
     plan = _plan(options, family, train, valid_rows, n_outputs, active, hints, one_pass)
     return Job(
+        **vars(replace(problem, family=family, train=train, valid=valid_rows)),
         options=replace(options, writers=plan.writers),
-        loss=loss,
-        family=family,
-        train=train,
-        valid=valid_rows,
-        labels=labels,
-        sum_weights=sum_weights,
         intercept_shift=intercept_shift,
         plan=plan,
         design=design,
-        n_outputs=n_outputs,
         wanted_writers=(given.writers or 0) if options.driver == "processes" else 0,
         one_pass=one_pass,
         wanted_driver=given.driver,
@@ -369,48 +321,6 @@ def _check_free(n_outputs: int, design: Design, loss: Loss, options: TrainOption
             f"{together:,}: {len(design.kept)} columns{' and an intercept' * design.constant} for each "
             f"of {n_outputs} outputs; use fewer covariates, or add them to the features"
         )
-
-
-def _checked_spec(features: Any) -> Spec:
-    """The family that the user gave; InputError for anything else."""
-    spec = parse_features(features) if isinstance(features, str) else features
-    if isinstance(spec, type):
-        raise InputError(
-            f"features must be an instance, got the class {spec.__name__}; give "
-            f"{spec.__name__}(...) with its options"
-        )
-    if not is_spec(spec):
-        raise InputError(
-            "features must be a family such as Kmers(d=8), a Generator, a Concat, or their text, got "
-            f"{features!r}"
-        )
-    if isinstance(spec, Generator):
-        check_home(spec)
-    found: Spec = spec
-    return found
-
-
-def _bound(spec: Spec | Family, train: Rows, resumed: Mapping[str, Any] | None) -> Family:
-    """The family for the training rows; InputError if a family of a model has other rows."""
-    rows = train.data.rows
-    if not isinstance(spec, Family):
-        own = spec if resumed is None else kept_features(spec, resumed)
-        return bind_features(own, rows, train.keep)
-    spec.check_rows(rows)
-    return spec
-
-
-def _matched_valid(valid: DataSet, data: DataSet, family: Family) -> DataSet:
-    """The validation data with the columns of the training data; InputError if they do not fit."""
-    if (data.offset is None) != (valid.offset is None):
-        with_one, without = (valid, data) if data.offset is None else (data, valid)
-        raise InputError(
-            f"{without.name}: expected an offset as {with_one.name} has one, got none; give zeros "
-            "where there is nothing to add"
-        )
-    valid = matched(valid, data.column_record, family.row_width)
-    family.check_rows(valid.rows)
-    return valid
 
 
 def _plan(

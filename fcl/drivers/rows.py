@@ -155,7 +155,7 @@ def weighted_by_class(
     if n_outputs == 1:
         factors = _factors_of_labels(rows, by_class)
     else:
-        factors = _factors_of_codes(rows, by_class, n_outputs)
+        factors = class_factors(rows.y.astype(np.intp), rows.s, by_class, n_outputs)
     s = rows.s * factors
     with np.errstate(over="ignore"):
         total = s.sum()
@@ -178,13 +178,15 @@ def _factors_of_labels(rows: Rows, by_class: str | tuple[tuple[Any, float], ...]
     return np.where(positive, high, low)
 
 
-def _factors_of_codes(
-    rows: Rows, by_class: str | tuple[tuple[Any, float], ...], n_classes: int
+def class_factors(
+    codes: npt.NDArray[np.intp],
+    s: Floats,
+    by_class: str | tuple[tuple[Any, float], ...],
+    n_classes: int,
 ) -> Floats:
-    """The class weights of rows whose targets are codes."""
-    codes = rows.y.astype(np.intp)
+    """The class weights of rows with the codes of their classes and sample weights, float64 (n,)."""
     if isinstance(by_class, str):
-        sums = np.bincount(codes, weights=rows.s, minlength=n_classes)
+        sums = np.bincount(codes, weights=s, minlength=n_classes)
         factors = sums.sum() / (n_classes * sums)
     else:
         factors = np.array([weight for _, weight in by_class])

@@ -10,7 +10,7 @@ import numpy as np
 from fcl.arrays import of_outputs
 from fcl.data import DataSet, outputs
 from fcl.data.outputs import n_target_columns, refuse_absent_classes
-from fcl.data.targets import encode_labels, regression_target
+from fcl.data.targets import encode_classes, encode_labels, regression_target
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import InputError
 from fcl.objective import Loss
@@ -62,8 +62,8 @@ def encode_targets(
         raise InputError(f"{data.name}: {purpose} needs a target, and none was opened (y=None)")
     width = None if like is None else like.n_outputs
     if loss.couples:
-        y, labels = outputs.encode_softmax(values, name, None if like is None else like.labels)
-        found = EncodedTarget(y, labels, len(labels))
+        codes, labels = encode_classes(values, name, None if like is None else like.labels)
+        found = EncodedTarget(codes.astype(np.float64), labels, len(labels))
     elif (width or n_target_columns(values)) > 1:
         y = _columns(values, name, loss, width)
         found = EncodedTarget(y, data.target_columns, len(y))

@@ -7,23 +7,22 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import flag, is_whole, whole
 from fcl.data import DataSet
 from fcl.data.columns import ColumnRecord, joined
 from fcl.drivers.cluster.jobs import executor_for
-from fcl.drivers.executor import Executor, Needs
+from fcl.drivers.executor import Executor, Needs, RunContext
 from fcl.drivers.job import make_job
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
-from fcl.estimators.choice import AUTO, SEARCHED, Given, ProblemOfFit, Search
-from fcl.estimators.parameters import RENAMED, passed_options
+from fcl.estimators.choice import AUTO, SEARCHED, Given, Search
+from fcl.estimators.parameters import RENAMED, PathParameters, passed_options, seed_of
 from fcl.estimators.rows import (
     RowArrays,
     RowEstimator,
@@ -39,7 +38,9 @@ from fcl.features.standardized import say_divided, uneven_scales
 from fcl.model.columns import difference, matched
 from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss
 from fcl.options import TRAINING, TrainOptions
-from fcl.run.bar import on_event
+from fcl.run.events import Event
+from fcl.run.reasons import StopReason
+from fcl.run.reporter import Reporter
 from fcl.solve.state import is_active
 from fcl.units import counted
 
@@ -217,8 +218,15 @@ class Estimator(FittedPredictor, ABC):
             return Given(self.C, self.alpha)
         if self.driver == "processes":
             raise InputError('driver: expected "inline" for C="auto", got "processes"')
-        names = (each.name for each in fields(Search) if each.init and hasattr(self, each.name))
-        return Search(**{name: getattr(self, name) for name in names} | {"groups": groups})
+        if isinstance(self, PathParameters):
+            return Search(self, groups)
+        for name in ("validation_fraction", "patience"):
+            if getattr(self, name) is not None:
+                raise InputError(
+                    f'{name}: expected None for C="auto", which trains every C to the end, got '
+                    f"{getattr(self, name)!r:.200}; give C, or leave {name} out"
+                )
+        return Search(PathParameters(), groups)
 
     def _checked_options(self) -> dict[str, Any]:
         """Validate the parameters, and return them as arguments of :func:`fcl.train`.
@@ -275,7 +283,7 @@ class Estimator(FittedPredictor, ABC):
         options: dict[str, Any],
     ) -> None:
         """Solve all problems, and set the fitted attributes."""
-        n = len(problems.targets)
+        n, reporter = len(problems.targets), Reporter(self.progress)
         choice.begin(training, n, self._classifies, options["seed"])
         options |= choice.options(training)
         spent = 0.0
@@ -289,26 +297,39 @@ class Estimator(FittedPredictor, ABC):
             name = training.data.target_name
             data.append(training.data.with_target(target, problems.weights, name))
             data[-1].target_columns = training.names
-        with self._executor(data, options, choice) as executor:
+        view = choice.view()
+
+        def report(event: Event) -> None:
+            if self.verbose:
+                view(event)
+            reporter.report(event)
+
+        with (
+            reporter.explained(),
+            self._executor(data, options, choice, report, reporter.should_stop) as executor,
+        ):
+            context = RunContext(report, reporter.should_stop, executor=executor)
 
             def fit(number: int) -> TrainResult:
-                nonlocal spent
+                nonlocal spent, view
                 own, lanes = dict(options), executor.lanes
+                if not lanes:
+                    view = choice.view()
                 if self.max_time is not None:
                     # the remaining problems share the remaining time; each makes at least its first pass
                     jobs = -(-n // lanes) if lanes else n - number
                     left = float(self.max_time) - (0.0 if lanes else spent)
                     own["max_time"] = max(1e-3, left / jobs)
-                text = f" ({number + 1} of {n})" if n > 1 else ""
-                initial = problems.before[number]
-                if initial is not None and not _same_features(
-                    initial, family, data[number].column_record
+                before = problems.before[number]
+                if before is not None and _same_features(
+                    before, family, data[number].column_record
                 ):
-                    initial = None
-                problem = ProblemOfFit(
-                    number, problems.texts[number] + text, initial, executor, problems.class_weight
-                )
-                result = self._fit_one(data[number], problem, choice, own)
+                    own["initial"] = before
+                of = f" ({number + 1} of {n})" if n > 1 else ""
+                self._say(f"fitting {problems.texts[number]}{of}")
+                result = choice.solve(number, data[number], own, context, problems.class_weight)
+                used = counted(int(np.count_nonzero(result.model.weights)), "feature")
+                self._say(f"{result.message}; {used} used")
                 spent += result.limit_seconds
                 return result
 
@@ -319,10 +340,23 @@ class Estimator(FittedPredictor, ABC):
         if problems.classes is not None:
             self.classes_ = problems.classes
         self._set_attributes(results)
+        reporter.finish(self)
+
+    def _say(self, text: str) -> None:
+        """Write a line to stderr, if ``verbose``."""
+        if self.verbose:
+            from fcl.cli.common import messages
+
+            messages.write(f"{type(self).__name__}: {text}")
 
     @contextmanager
     def _executor(
-        self, data: Sequence[DataSet], options: dict[str, Any], choice: Given | Search
+        self,
+        data: Sequence[DataSet],
+        options: dict[str, Any],
+        choice: Given | Search,
+        report: Callable[[Event], None],
+        should_stop: Callable[[], bool],
     ) -> Iterator[Executor]:
         """Where the problems are solved: several side by side as whole jobs; one by its driver."""
         client, address = (None, self.dask) if isinstance(self.dask, str) else (self.dask, None)
@@ -339,23 +373,8 @@ class Estimator(FittedPredictor, ABC):
             known = (TRAINING.keys() & options.keys()) - {"C", "features"}
             job = TrainOptions.checked({name: options[name] for name in known}, alpha=1.0)
             needs = Needs.of(make_job(data[0], options["features"], job))
-        report = choice.view() if self.verbose else on_event(None)
-        with executor_for(client, address, None, needs, report) as executor:
+        with executor_for(client, address, None, needs, report, should_stop) as executor:
             yield executor
-
-    def _fit_one(
-        self, data: DataSet, problem: ProblemOfFit, choice: Given | Search, options: dict[str, Any]
-    ) -> TrainResult:
-        if not self.verbose:
-            return choice.solve(data, problem, options, on_event(None))
-        from fcl.cli.common import messages
-
-        name = type(self).__name__
-        messages.write(f"{name}: fitting {problem.text}")
-        result = choice.solve(data, problem, options, choice.view())
-        used = counted(int(np.count_nonzero(result.model.weights)), "feature")
-        messages.write(f"{name}: {result.message}; {used} used")
-        return result
 
     def _set_attributes(self, results: list[TrainResult]) -> None:
         """Set the fitted attributes, and warn if a problem ended before the tolerance."""
@@ -379,7 +398,8 @@ class Estimator(FittedPredictor, ABC):
         self.coef_ = self._coefficients()
         self.n_nonzero_ = int(np.count_nonzero(self.coef_))
         self.intercept_ = np.concatenate([model.intercepts for model in self.models_])
-        early = [result for result in results if not result.converged]
+        expected = (StopReason.CALLBACK, StopReason.PATIENCE)
+        early = [each for each in results if not each.converged and each.reason not in expected]
         if early:
             of = f" ({len(early)} of {len(results)} problems)" if len(results) > 1 else ""
             message = early[0].message.replace(RENAMED["max_iter"], "max_iter")
@@ -481,15 +501,6 @@ def n_cores(n_jobs: int | None) -> int | None:
     from joblib import effective_n_jobs
 
     return None if n_jobs is None else max(1, effective_n_jobs(n_jobs))
-
-
-def seed_of(random_state: Any) -> int:
-    """The seed that scikit-learn's ``random_state`` stands for; None means 0."""
-    if random_state is None:
-        return 0
-    if is_whole(random_state) and random_state >= 0:
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def _same_features(before: Model, now: Family, columns: ColumnRecord) -> bool:

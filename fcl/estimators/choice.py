@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import PredefinedSplit, check_cv
@@ -11,9 +11,10 @@ from sklearn.model_selection import PredefinedSplit, check_cv
 from fcl.checks import is_whole, whole
 from fcl.cli.progress import LineView, PathView
 from fcl.data import DataSet
-from fcl.drivers.executor import Executor, RunContext, train_job
+from fcl.drivers.executor import RunContext, train_job
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.errors import InputError
+from fcl.estimators.parameters import PathParameters
 from fcl.estimators.rows import Training
 from fcl.objective import resolve_C
 from fcl.path.folds import fold_of_rows
@@ -22,35 +23,19 @@ from fcl.path.result import PathPoint, PathResult
 from fcl.path.train import run_path
 from fcl.run.reasons import StopReason
 
-if TYPE_CHECKING:
-    from fcl.model import Model
-
 #: The value of the parameter C that asks for a search.
 AUTO = "auto"
 DEFAULT_C = 1.0
 #: Attributes of an estimator whose C was searched.
+OF_PATHS = ("patience", "select", "refit", "refit_alpha")  #: parameters that are options of a path
 SEARCHED = ("alpha_", "C_", "alphas_", "scores_", "folds_", "paths_")
-
-
-@dataclass(frozen=True)
-class ProblemOfFit:
-    """One of the problems of a fit, which share the rows.
-
-    number : from 0.  text : for ``verbose``.  initial : the model to start from, if any.  executor : what
-    solves it.  class_weight : that a search applies to the training rows of each fold, not to scores.
-    """
-
-    number: int
-    text: str
-    initial: Model | None
-    executor: Executor
-    class_weight: Any = None
 
 
 class Given:
     """The weight that the user gives, as C or as alpha."""
 
     searches = False
+    view = LineView
     attributes: dict[str, Any] = {}  # noqa: RUF012  # that no fit sets
 
     def __init__(self, C: float | None, alpha: float | None) -> None:
@@ -68,95 +53,94 @@ class Given:
         """The weight of the losses against the penalty, as an argument of :func:`fcl.train`."""
         return {"C": resolve_C(self._C, self._alpha, training.sum_weights)[0]}
 
-    def view(self) -> Any:
-        """Shows the events of a fit."""
-        return LineView()
-
     def solve(
-        self, data: DataSet, problem: ProblemOfFit, options: dict[str, Any], report: Any
+        self,
+        number: int,
+        data: DataSet,
+        options: dict[str, Any],
+        context: RunContext,
+        class_weight: Any,
     ) -> TrainResult:
         """Train at this weight."""
-        context = RunContext(report, lambda: False, executor=problem.executor)
-        result: TrainResult = context.run(train_job, data, options | {"initial": problem.initial})
-        if result.reason == StopReason.INTERRUPTED:
+        result: TrainResult = context.run(train_job, data, options)
+        if result.reason is not StopReason.INTERRUPTED:
+            return result
+        if not context.should_stop():
             raise KeyboardInterrupt
-        return result
+        return replace(result, reason=StopReason.CALLBACK)
 
 
-@dataclass
 class Search:
     """A path of alphas for each problem, of which cross-validation chooses one.
 
-    Fields are the parameters of :class:`FCLClassifierCV`, and the ``groups`` of a fit.
+    groups : of a fit.
     """
 
-    alphas: Any = 20
-    cv: Any = 5
-    select: str = "best"
-    patience: int | None = None
-    refit: bool = False
-    refit_alpha: float = 1e-4
-    groups: Any = None
-    paths: list[PathResult] = field(default_factory=list, init=False)
-
+    view = PathView
     searches = True
+
+    def __init__(self, parameters: PathParameters, groups: Any) -> None:
+        self._given, self._groups = parameters, groups
 
     def begin(self, training: Training, n_problems: int, classifies: bool, seed: int) -> None:
         """Make the folds, which all problems share."""
-        cv = self.cv
+        cv = self._given.cv
         if not is_whole(cv) and not hasattr(cv, "split"):
             cv = check_cv(cv, training.target, classifier=classifies)
-        self._folds = fold_of_rows(cv, training.data, self.groups, classifies, seed)
+        self._folds = fold_of_rows(cv, training.data, self._groups, classifies, seed)
         self._sum_weights = training.sum_weights
-        self.paths = [None] * n_problems  # type: ignore[list-item]
+        self._paths: dict[int, PathResult] = {}
 
     def options(self, training: Training) -> dict[str, Any]:
         """The grid, as arguments of :func:`fcl.train_path`."""
-        if is_whole(self.alphas):
-            return {"points": whole("alphas", self.alphas, 1)}
-        return {"alphas": check_alphas(self.alphas)}
-
-    def view(self) -> Any:
-        """Shows the points of all paths."""
-        return PathView()
+        alphas = self._given.alphas
+        if is_whole(alphas):
+            return {"points": whole("alphas", alphas, 1)}
+        return {"alphas": check_alphas(alphas)}
 
     def solve(
-        self, data: DataSet, problem: ProblemOfFit, options: dict[str, Any], report: Any
+        self,
+        number: int,
+        data: DataSet,
+        options: dict[str, Any],
+        context: RunContext,
+        class_weight: Any,
     ) -> TrainResult:
-        """Train a path, and return its chosen point, or the refit."""
+        """Train a path, and return its chosen point, or the refit.
+
+        class_weight : applied to the training rows of each fold, not to scores.
+        """
         if "alphas" in options and data.weights is not None:  # they do not count class weights
             options["alphas"] = options["alphas"] * (self._sum_weights / data.weights.sum())
         found = run_path(
             data=data,
             cv=PredefinedSplit(self._folds),  # leaves rows of -1 in all training sets
-            patience=self.patience,
-            select=self.select,
-            refit=self.refit,
-            refit_alpha=self.refit_alpha,
             warn=False,
-            client=problem.executor,
-            progress=report,
-            class_weight=problem.class_weight,
-            **options,
+            client=context.executor,
+            progress=context.report,
+            should_stop=context.should_stop,
+            class_weight=class_weight,
+            **options | {name: getattr(self._given, name) for name in OF_PATHS},
         )
         if found.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
-        self.paths[problem.number] = found
+        self._paths[number] = found
         return _result_of(found.chosen, found.refit, options["tol"])
 
     @property
     def attributes(self) -> dict[str, Any]:
         """What the estimator tells about the search; of a single problem without a list around it."""
-        chosen = [path.chosen for path in self.paths]
+        paths = [self._paths[number] for number in sorted(self._paths)]
+        chosen = [path.chosen for path in paths]
         found: dict[str, Any] = {
-            "alphas_": [self._alphas_of(path.points) for path in self.paths],
-            "scores_": [path.scores.folds for path in self.paths],
+            "alphas_": [self._alphas_of(path.points) for path in paths],
+            "scores_": [path.scores.folds for path in paths],
             "alpha_": self._alphas_of(chosen),
             "C_": np.array([point.C for point in chosen]),
         }
-        if len(self.paths) == 1:
+        if len(paths) == 1:
             found = {name: values[0] for name, values in found.items()}
-        return found | {"folds_": self._folds, "paths_": self.paths}
+        return found | {"folds_": self._folds, "paths_": paths}
 
     def _alphas_of(self, points: list[PathPoint]) -> np.ndarray:
         """Alphas with respect to the sample weights, before class weights."""

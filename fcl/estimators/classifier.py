@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -15,6 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from fcl.data.outputs import constant_labels
+from fcl.data.targets import check_class_weight
+from fcl.drivers.rows import class_factors
 from fcl.errors import InputError
 from fcl.estimators.base import Estimator, FittedPredictor, MetricScorer, Problems
 from fcl.estimators.choice import Given, Search
@@ -26,34 +27,12 @@ from fcl.objective import find_loss
 
 def loss_weights(given: Any, training: Training, classes: np.ndarray) -> np.ndarray | None:
     """Sample weights times the class weights ``given``; None if there are neither."""
-    weights = training.weights
-    if given is None:
-        return weights
-    sample = np.ones(len(training.target)) if weights is None else weights
+    by_class = check_class_weight(given, classes.tolist())
+    if by_class is None:
+        return training.weights
+    sample = np.ones(len(training.target)) if training.weights is None else training.weights
     at = np.minimum(np.searchsorted(classes, training.target), len(classes) - 1)
-    if isinstance(given, str):
-        if given != "balanced":
-            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
-        sums = np.bincount(at, weights=sample, minlength=len(classes))
-        factors = sums.sum() / (len(classes) * sums)
-    else:
-        factors = _named_weights(given, classes)
-    return np.asarray(sample * factors[at], np.float64)
-
-
-def _named_weights(given: Any, classes: np.ndarray) -> np.ndarray:
-    if not isinstance(given, Mapping):
-        raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
-    labels = classes.tolist()
-    unknown = [label for label in given if label not in labels]
-    if unknown:
-        raise InputError(
-            f"class_weight: expected classes of y, {labels!r:.200}, got {unknown[0]!r}"
-        )
-    factors = np.array([given.get(label, 1.0) for label in labels])
-    if factors.dtype.kind not in "biuf" or not (np.isfinite(factors) & (factors > 0)).all():
-        raise InputError(f"class_weight: expected finite numbers above 0, got {dict(given)!r:.200}")
-    return factors.astype(np.float64)
+    return sample * class_factors(at, sample, by_class, len(classes))
 
 
 def check_classes(training: Training) -> None:
@@ -132,6 +111,11 @@ def found_classes(training: Training) -> np.ndarray:
     return classes
 
 
+def against_rest(target: np.ndarray, classes: np.ndarray) -> list[np.ndarray]:
+    """The rows of each class, bool (n,); of two classes only those of the second."""
+    return [target == label for label in (classes[1:] if len(classes) == 2 else classes)]
+
+
 class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor, Estimator):  # type: ignore[misc]
     """Fits one problem to two classes, to all classes or labels, or to each class against the rest."""
 
@@ -170,8 +154,9 @@ class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor,
             options["group"] = False  # the norm of one weight is its size
         if len(classes) > 2 and options["loss"] != "softmax":
             texts = [f"class {label!r} against the rest" for label in labels]
-            targets = [target == label for label in classes]
-            return Problems(targets, texts, weights, [None] * len(classes), classes)
+            return Problems(
+                against_rest(target, classes), texts, weights, [None] * len(classes), classes
+            )
         if training.weights is not None:  # rows of weight 0 may have other labels
             target = np.where(training.weights > 0.0, target, classes[0])
         text = f"class {labels[1]!r} against class {labels[0]!r}"
@@ -277,6 +262,9 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         ``"products"`` and families over letters learn only the width of the rows.
     random_state : int, RandomState or None
         Seed of the samples of rows and of the order of coordinates; None means 0.
+    validation_fraction, patience : float, int or None
+        Early stopping: the share of the rows to hold out, and the number of passes without a lower loss
+        on them after which a fit stops, with the best model; see :func:`fcl.train`.
     n_jobs : int or None
         Number of threads of a fit, which gives the same bits with any number; -1 or None for all cores.
         Problems of one class against the rest share them, side by side where ``memory`` has room. With
@@ -300,6 +288,9 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         side, with the same result bit for bit: an address as for :func:`fcl.train`, or a client. A single
         problem has its passes made there. ``GridSearchCV`` and others that copy estimators need an
         address.
+    progress : callable, progress bar or None
+        Called with each event of :mod:`fcl.run.events`, or a bar such as ``tqdm``; it ends the fit as in
+        :func:`fcl.train`. ``StopTraining`` is raised if a problem of the fit has no model yet.
     verbose : bool or int
         Whether to write to stderr which class is being fitted, a line for each pass, the progress of long
         passes, and how each fit ended.

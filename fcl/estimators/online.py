@@ -10,7 +10,13 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from fcl.data import regression_target
 from fcl.errors import InputError
-from fcl.estimators.classifier import ClassPredictor, check_classes, found_classes, loss_weights
+from fcl.estimators.classifier import (
+    ClassPredictor,
+    against_rest,
+    check_classes,
+    found_classes,
+    loss_weights,
+)
 from fcl.estimators.online_base import OnlineEstimator
 from fcl.estimators.parameters import OnlineParameters
 from fcl.estimators.rows import RowArrays, Training
@@ -156,11 +162,10 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, Onl
 
     def _targets(self, training: Training) -> list[np.ndarray]:
         """The targets -1 and +1 of each output."""
-        classes = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return [np.where(training.target == label, 1.0, -1.0) for label in classes]
+        return [np.where(own, 1.0, -1.0) for own in against_rest(training.target, self.classes_)]
 
     def _problems(self, training: Training) -> list[np.ndarray]:
-        positive = [signs > 0.0 for signs in self._targets(training)]
+        positive = against_rest(training.target, self.classes_)
         return positive if len(positive) > 1 else [self.classes_[positive[0].astype(np.intp)]]
 
 

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from fcl import kernels
-from fcl.checks import choice, positive
+from fcl.checks import choice, flag, positive
 from fcl.data import DataSet
 from fcl.drivers.certify import certify
 from fcl.drivers.online.blocks import Blocks, RowBlock, row_number
@@ -30,7 +30,8 @@ from fcl.drivers.online.train import full_message, model_of
 from fcl.drivers.optimality import Optimality
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
-from fcl.estimators.base import FittedPredictor, seed_of
+from fcl.estimators.base import FittedPredictor
+from fcl.estimators.parameters import seed_of
 from fcl.estimators.rows import (
     RowArrays,
     Training,
@@ -69,7 +70,7 @@ class OnlineEstimator(FittedPredictor, ABC):
             alpha=positive("alpha", self.alpha),
             loss=choice("loss", getattr(self, "loss", "squared"), self._losses),
             rate=1.0 if isinstance(self.rate, str) else self.rate,
-            intercept=self.fit_intercept,
+            intercept=flag("fit_intercept", self.fit_intercept),
             seed=seed,
             **{name: getattr(self, name) for name in _SAME},
         )
@@ -158,6 +159,7 @@ class OnlineEstimator(FittedPredictor, ABC):
                 train=train,
                 valid=None,
                 labels=labels,
+                n_outputs=1,
                 loss=find_loss(options.loss),
                 alpha=alpha,
                 C=1.0 / (alpha * S),

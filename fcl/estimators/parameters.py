@@ -11,15 +11,23 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
+import numpy as np
+from sklearn.utils import check_random_state
+
+from fcl.checks import is_whole
 from fcl.features import Spec
 from fcl.options import TRAINING, Option
 from fcl.options.path import PATH_OPTIONS
 
 #: Parameters whose names are those of scikit-learn, with the names of the options.
-RENAMED = {"fit_intercept": "intercept", "max_iter": "max_passes"}
-#: Options that a fit gives to :func:`fcl.train` in another form; patience is that of a path.
+RENAMED = {
+    "fit_intercept": "intercept",
+    "max_iter": "max_passes",
+    "validation_fraction": "valid_fraction",
+}
+#: Options that a fit gives to :func:`fcl.train` in another form.
 _NOT_PASSED = (
-    "features", "loss", "C", "alpha", "class_weight", "max_time", "dask", "driver", "patience",
+    "features", "loss", "C", "alpha", "class_weight", "max_time", "dask", "driver",
 )  # fmt: skip
 
 
@@ -28,11 +36,21 @@ def passed_options(estimator: type[Any]) -> dict[str, Option]:
     found = {
         each.name: TRAINING.get(RENAMED.get(each.name, each.name)) for each in fields(estimator)
     }
+    left_out = {*_NOT_PASSED, *(PATH_OPTIONS if issubclass(estimator, PathParameters) else ())}
     return {
         name: option
         for name, option in found.items()
-        if option is not None and name not in (*_NOT_PASSED, *PATH_OPTIONS)
+        if option is not None and name not in left_out
     }
+
+
+def seed_of(random_state: Any, option: Option = TRAINING["seed"]) -> int:
+    """The seed that scikit-learn's ``random_state`` stands for, as an option; None means 0."""
+    if random_state is None:
+        return 0
+    if is_whole(random_state):
+        return int(option.check(random_state, "random_state"))
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -53,6 +71,7 @@ class CommonParameters:
     row_view: int | str = "auto"
     max_time: float | None = None
     dask: Any = None
+    progress: Any = None
     verbose: bool | int = 0
 
 
@@ -78,6 +97,8 @@ class FitParameters:
     C: float | str | None = 1.0
     alpha: float | None = None
     warm_start: bool = False
+    validation_fraction: float | None = None
+    patience: int | None = None
     n_jobs: int | None = None
     driver: str = "inline"
 
@@ -99,10 +120,10 @@ class PathParameters:
     driver: ClassVar[str] = "inline"
     alphas: Any = 20
     cv: Any = 5
-    select: str = "best"
+    select: str = PATH_OPTIONS["select"].default
     patience: int | None = None
-    refit: bool = False
-    refit_alpha: float = 1e-4
+    refit: bool = PATH_OPTIONS["refit"].default
+    refit_alpha: float = PATH_OPTIONS["refit_alpha"].default
     n_jobs: int | None = None
 
 

@@ -9,9 +9,11 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fcl.checks import share_or_0
+from fcl.checks import flag, share_or_0
+from fcl.errors import InputError
 from fcl.estimators.base import check_jobs, n_cores
 from fcl.estimators.classifier import check_classes
+from fcl.estimators.parameters import seed_of
 from fcl.estimators.rows import (
     RowArrays,
     RowEstimator,
@@ -40,7 +42,7 @@ class _Parameters:
     alpha: float = 1.0
     validation_fraction: float = 0.05
     patience: int | None = None
-    random_state: int | None = None
+    random_state: Any = None
     memory: int | str = "4GiB"
     n_jobs: int | None = None
     certify: bool = False
@@ -94,9 +96,13 @@ class _Stagewise(RowEstimator):
     def _settings(self) -> Settings:
         """Validate the parameters; raises InputError that names the first wrong one."""
         check_jobs(self.n_jobs)
+        flag("certify", self.certify)
+        loss = getattr(self, "loss", None)
+        if not isinstance(loss, str | None):
+            raise InputError(f"loss: expected None or the name of a loss, got {loss!r:.200}")
         share_or_0("validation_fraction", self.validation_fraction)
         given = {name: getattr(self, name) for name in SETTINGS if hasattr(self, name)}
-        seed = 0 if self.random_state is None else self.random_state
+        seed = seed_of(self.random_state, SETTINGS["seed"])
         return Settings(**given, valid_fraction=self.validation_fraction, seed=seed).checked()
 
     def _margins(self, X: Any, offset: Any = None) -> np.ndarray:
@@ -129,7 +135,7 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     patience : int or None
         Blocks, or rounds of ``cls``, without a lower validation loss after which the fit stops; None: 10
         blocks or 3 rounds.
-    random_state : int or None
+    random_state : int, RandomState or None
         Seeds the choice of the held-out rows, and the random order; None means 0.
     memory : int or str
         Budget of a fit, in bytes or as "4GiB".

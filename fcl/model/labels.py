@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import shown
 from fcl.data.outputs import encode_multilabel, number_columns
-from fcl.data.targets import regression_target
+from fcl.data.targets import encode_classes, regression_target
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.model.predictor import Predictor
-
-#: Labels that a message lists.
-_MOST_LABELS = 5
 
 
 def encoded_target(
@@ -54,35 +49,5 @@ def encoded_target(
                 "classes; its file was changed or is damaged"
             )
         return regression_target(values, name, rows)
-    _check_column(values, name)
-    values = np.asarray(values).reshape(-1)
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "backslashreplace")
-    codes = np.full(len(values), -1)
-    for code, label in enumerate(model.labels):
-        codes[values == label] = code
-    wrong = np.flatnonzero(codes < 0)
-    if len(wrong):
-        row = wrong[0] if rows is None else f"{rows[wrong[0]]} (from 0)"
-        raise InputError(
-            f"{name}: expected the labels of the model, {_listed(model.labels)}, got "
-            f"{shown(values[wrong[0]])} in row {row}"
-        )
+    codes, _ = encode_classes(values, name, model.labels, rows)
     return codes.astype(np.float64) if model.n_outputs > 1 else np.where(codes == 1, 1.0, -1.0)
-
-
-def _check_column(values: np.ndarray, name: str) -> None:
-    shape = np.shape(values)
-    if shape[1:] not in ((), (1,)):
-        raise InputError(
-            f"{name}: expected one label for each row, got shape {shape}; the model predicts "
-            "classes, not several columns"
-        )
-
-
-def _listed(labels: Sequence[Any]) -> str:
-    """The first labels in words."""
-    words = [shown(label) for label in labels[:_MOST_LABELS]]
-    if len(labels) > _MOST_LABELS:
-        return f"{', '.join(words)}, ... ({len(labels):,} labels)"
-    return f"{', '.join(words[:-1])} and {words[-1]}"

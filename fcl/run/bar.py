@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from fcl.errors import InputError
 from fcl.run.events import (
     Event,
     PassDone,
@@ -54,7 +55,11 @@ def on_event(progress: Progress | None) -> Callback:
         return lambda event: None
     if callable(getattr(progress, "set_postfix", None)):
         return BarView(progress)
-    return progress  # type: ignore[return-value]
+    if not callable(progress):
+        raise InputError(
+            f"progress: expected a function of events, or a bar such as tqdm.tqdm, got {progress!r:.200}"
+        )
+    return progress
 
 
 class BarView:

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from fcl.data.dataset import DataSet
-from fcl.data.outputs import n_target_columns, refuse_absent_classes
+from fcl.data.outputs import refuse_absent_classes
 from fcl.data.targets import check_class_weight
+from fcl.drivers.problem import bound_family, checked_spec, matched_valid
 from fcl.drivers.rows import Rows, check_data_set, weighted_by_class
 from fcl.errors import InputError
-from fcl.features import Spec, bind_features, kept_features, parse_features
+from fcl.features import Spec
 from fcl.features.generator.family import GeneratedFamily
 from fcl.features.standardized import say_divided
-from fcl.memory.allowance import within
-from fcl.model.columns import matched
 from fcl.options.stagewise import UPDATES
 from fcl.stagewise.blocks import check_family
 from fcl.stagewise.plan import StagewisePlan, make_plan
@@ -25,10 +24,8 @@ from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import (
     Targets,
     checked_offset,
-    class_targets,
+    encoded_targets,
     held_out,
-    label_targets,
-    number_targets,
     refuse_single,
 )
 from fcl.types import Mask
@@ -83,23 +80,15 @@ def make_job(
     if valid is None:
         parts, found = _split(data, keep, targets, settings)
     else:
-        check_data_set("valid", valid)
-        if (valid.offset is None) != (data.offset is None):
-            raise InputError(
-                f"{valid.name}: expected an offset if, and only if, the training rows have one"
-            )
         parts, found = [_rows(data, keep, targets, settings)], [targets]
-    spec = parse_features(features) if isinstance(features, str) else features
-    with within(settings.memory_bytes):  # rows are read before the plan
-        own = spec if resumed is None else kept_features(spec, resumed)
-        family = check_family(bind_features(own, data.rows, parts[0].keep))
+    keep, memory = parts[0].keep, settings.memory_bytes
+    family = check_family(bound_family(checked_spec(features), data, keep, memory, resumed))
     say_divided(family, data.column_names)
     if valid is not None:
-        valid = matched(valid, data.column_record, family.row_width)
+        valid = matched_valid(valid, data, family)
         valid_keep, valid_targets = _targets(valid, numbers, targets)
         if valid_targets.labels is not None:
             refuse_absent_classes(valid_targets.values, valid_targets.labels, valid.target_name)
-        family.check_rows(valid.rows)
         parts.append(_rows(valid, valid_keep, valid_targets, settings))
         found.append(valid_targets)
     settings, parts[0] = _class_weighted(settings, parts[0], targets)
@@ -156,13 +145,7 @@ def _targets(
         )
     keep = None if data.weights is None or data.weights.all() else data.weights > 0.0
     values = data.target if keep is None else np.asarray(data.target)[keep]
-    if numbers:
-        width = None if like is None else like.width
-        return keep, number_targets(values, data.target_name, width)
-    if n_target_columns(values) > 1 and (like is None or like.noun == "label"):
-        return keep, label_targets(values, data.target_name, None if like is None else like.width)
-    known = None if like is None else like.labels
-    return keep, class_targets(values, data.target_name, known)
+    return keep, encoded_targets(values, data.target_name, numbers, like)
 
 
 def _rows(data: DataSet, keep: Mask | None, targets: Targets, settings: Settings) -> Rows:
@@ -179,7 +162,7 @@ def _class_weighted(settings: Settings, rows: Rows, targets: Targets) -> tuple[S
     given = settings.class_weight
     if given is None:
         return settings, rows
-    named = given if isinstance(given, str) else dict(given)
+    named = dict(given) if isinstance(given, list | tuple) else given  # as files keep it
     by_class = check_class_weight(named, targets.labels)
     assert by_class is not None
     plain_pairs = by_class if isinstance(by_class, str) else [list(pair) for pair in by_class]

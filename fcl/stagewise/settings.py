@@ -8,7 +8,7 @@ from typing import Any
 from fcl.errors import InputError
 from fcl.options import StagewiseOptions
 from fcl.options.option import document_options, validate_options
-from fcl.options.stagewise import CALIBRATIONS, SETTINGS, UPDATES
+from fcl.options.stagewise import CALIBRATIONS, UPDATES
 from fcl.stagewise.links import Link, find_link
 from fcl.units import parse_size
 
@@ -79,14 +79,14 @@ class Settings(StagewiseOptions):
 
         Raises InputError that names the first wrong option.
         """
-        update = SETTINGS["update"].check(self.update)
+        made = validate_options(self)
+        update = self.update
         if self.link.is_quadratic == (update == "gls"):
             other = "ls" if update == "gls" else "gls"
             raise InputError(
                 f"loss: the update {update} has no {self.loss} loss; set update to {other}, or leave "
                 "loss out"
             )
-        made = validate_options(self)
         if not self.calibrates and (self.rounds is not None or self.calibration != "cubic"):
             what = "calibration" if self.rounds is None else "rounds"
             raise InputError(f"{what}: applies only to the update cls, got update {update}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.dataset import DataSet
-from fcl.data.outputs import encode_multilabel, number_columns
+from fcl.data.outputs import encode_multilabel, n_target_columns, number_columns
 from fcl.data.targets import encode_classes
 from fcl.errors import InputError
 from fcl.stagewise.settings import Settings
@@ -53,40 +52,27 @@ class Targets:
         return Targets(self.values[keep], self.labels, self.noun)
 
 
-def class_targets(values: np.ndarray, name: str, known: Sequence[Any] | None = None) -> Targets:
-    """Encode classes; with ``known``, the classes of a model, other classes are an error.
+def encoded_targets(
+    values: np.ndarray, name: str, numbers: bool, like: Targets | None = None
+) -> Targets:
+    """Encode one or more numbers for each row, labels as columns of 0 and 1, or one class.
 
-    Raises InputError for fewer than two classes.
+    like : targets of the training rows, for validation rows.
+
+    Raises InputError for fewer than two classes, and for targets of another kind than ``like``.
     """
+    width = None if like is None else like.width
+    if numbers:
+        return Targets(number_columns(values, name, width), None, "target")
+    if n_target_columns(values) > 1 and (like is None or like.noun == "label"):
+        signs = encode_multilabel(values, name, width, "give --regression (numbers=True)")
+        return Targets((signs.T + 1.0) / 2.0, None, "label")
     if np.shape(values)[1:] not in ((), (1,)):
         raise InputError(
             f"{name}: expected one class for each row, got shape {np.shape(values)}; for several labels "
             "give a column of 0 and 1 for each, for several numbers --regression (numbers=True)"
         )
-    codes, labels = encode_classes(values, name, known)
-    if known is None and len(labels) < 2:
-        raise InputError(
-            f"{name}: expected at least two classes, got only one class, {labels[0]!r}; add rows of "
-            "another class"
-        )
-    return Targets(codes, labels)
-
-
-def number_targets(values: np.ndarray, name: str, width: int | None = None) -> Targets:
-    """Validate one or more numbers for each row.
-
-    width : the expected number of columns; None for any number from 1.
-    """
-    return Targets(number_columns(values, name, width), None, "target")
-
-
-def label_targets(values: np.ndarray, name: str, width: int | None = None) -> Targets:
-    """Validate a column of 0 and 1 for each label, of which a row has any number.
-
-    width : the expected number of columns; None for any number from 2.
-    """
-    signs = encode_multilabel(values, name, width, "give --regression (numbers=True)")
-    return Targets((signs.T + 1.0) / 2.0, None, "label")
+    return Targets(*encode_classes(values, name, None if like is None else like.labels))
 
 
 def checked_offset(data: DataSet, settings: Settings, K: int) -> Floats | None:

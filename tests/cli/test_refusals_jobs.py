@@ -232,7 +232,7 @@ ROWS = [
 
 CLASSES = [
     ("class of one row", classes, "--y single", "at least two training rows"),
-    ("unknown class", classes, "--valid valid", "3 classes trained on, got 'z' in row 3"),
+    ("unknown class", classes, "--valid valid", "expected the labels of the model, .* got 'z' in row 3"),
     ("absent class", classes, "--valid absent", "got no row of 'c'"),
     ("unlabelled", classes, "--valid unlabelled", 'unlabelled has no array "y"'),
     ("classes of columns", classes, "--y pair --loss softmax",

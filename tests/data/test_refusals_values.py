@@ -26,13 +26,12 @@ from fcl.data.memory import MemoryReader
 from fcl.data.numeric import check_finite
 from fcl.data.outputs import (
     encode_multilabel,
-    encode_softmax,
     number_columns,
     refuse_absent_classes,
     refuse_rare_classes,
 )
 from fcl.data.sparse import from_matrix
-from fcl.data.targets import check_class_weight
+from fcl.data.targets import check_class_weight, encode_classes
 from fcl.drivers.targets import EncodedTarget, encode_targets, select_valid_rows
 from fcl.objective import find_loss
 from tests.data.conftest import Chunked, csr, short
@@ -234,7 +233,7 @@ DOORS: dict[Callable[..., object], dict[str, tuple[Any, str]]] = {
         "text": (["1", "2", "3"], "^w has dtype <U1; weights must be numeric"),
     },
     # several outputs
-    encode_softmax: {
+    encode_classes: {
         "one class": ((np.zeros(3), "y"), r"at least two classes, got only one class, 0\.0"),
         "nan": ((np.array([1.0, np.nan]), "y"), "row 1 is nan"),
         "unknown class": ((np.array([1, 7]), "v:y", (1, 2)), "got 7 in row 1"),

@@ -15,6 +15,7 @@ from fcl.options.online import ONLINE_OPTIONS
 from fcl.options.option import Option
 from fcl.options.path import PATH_OPTIONS
 from fcl.options.stagewise import SETTINGS
+from fcl.run.events import PassDone, Started
 
 ESTIMATORS = [fcl.FCLClassifier, fcl.FCLRegressor, fcl.FCLClassifierCV, fcl.FCLRegressorCV]
 ONLINE = [fcl.FCLOnlineClassifier, fcl.FCLOnlineRegressor]
@@ -57,7 +58,7 @@ def test_options_of_estimators_reach_the_training() -> None:
     assert found == {
         "l1_ratio": "l1_ratio", "limits": "limits", "standardize": "standardize", "memory": "memory",
         "fit_intercept": "intercept", "tol": "tol", "max_iter": "max_passes", "row_view": "row_view",
-        "group": "group",
+        "group": "group", "validation_fraction": "valid_fraction", "patience": "patience",
     }  # fmt: skip
     assert "group" not in passed_options(fcl.FCLRegressorCV)
 
@@ -74,21 +75,46 @@ def test_only_the_family_is_positional(estimator: type) -> None:
     assert loss == ("logistic" if "Classifier" in estimator.__name__ else "squared")
 
 
-#: Parameters that libraries check, and those that are not checked by their own names yet.
+#: Parameters that libraries check.
 CHECKED_OTHERWISE = {"cv", "dask", "random_state"}
-NOT_NAMED = {
-    "FCLOnlineClassifier": {"fit_intercept"},
-    "FCLOnlineRegressor": {"fit_intercept"},
-    "StagewiseClassifier": {"certify", "class_weight", "loss"},
-    "StagewiseRegressor": {"certify"},
-}
 
 
 @pytest.mark.parametrize("kind", [*ESTIMATORS, *ONLINE, *STAGEWISE])
 def test_every_parameter_is_checked(kind: Any) -> None:
     """tests/test_options.py has the values that each kind of options refuses."""
-    left_out = CHECKED_OTHERWISE | NOT_NAMED.get(kind.__name__, set())
-    for name in kind("columns").get_params().keys() - left_out:
+    for name in kind("columns").get_params().keys() - CHECKED_OTHERWISE:
         estimator = kind(**({"features": "columns"} | {name: object()}))
         with pytest.raises(fcl.InputError, match=rf"^{name}\b"):
             estimator.fit(np.eye(8), np.arange(8) % 2)
+
+
+@pytest.mark.parametrize("kind", [*ESTIMATORS, *ONLINE, *STAGEWISE])
+def test_a_wrong_seed_is_named(kind: Any) -> None:
+    with pytest.raises(fcl.InputError, match=r"^random_state\b"):
+        kind(random_state=-1).fit(np.eye(8), np.arange(8) % 2)
+
+
+@pytest.mark.parametrize("kind", [fcl.FCLClassifier, fcl.FCLRegressor])
+def test_a_callback_sees_events_and_ends_a_fit_without_a_warning(kind: Any) -> None:
+    seen: list[Any] = []
+
+    def progress(event: Any) -> bool:
+        seen.append(event)
+        return not isinstance(event, PassDone)
+
+    X = np.random.default_rng(0).normal(size=(80, 5))
+    model = kind(alpha=1e-4, tol=1e-12, progress=progress).fit(X, (X[:, 0] > 0.0) * 1)
+    assert not model.converged_ and isinstance(seen[0], Started)
+    classes = np.digitize(X[:, 0], [-0.5, 0.5])
+    with pytest.raises(fcl.StopTraining):
+        fcl.FCLClassifier(alpha=1e-4, tol=1e-12, progress=progress).fit(X, classes)
+
+
+def test_patience_ends_a_fit_at_the_best_held_out_loss() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 40))
+    y = X[:, 0] + np.random.default_rng(1).normal(size=300) > 0.0
+    options = {"alpha": 1e-6, "tol": 1e-12, "validation_fraction": 0.3, "patience": 1}
+    model = fcl.FCLClassifier(**options).fit(X, y)
+    assert model.model_.options["patience"] == 1 and not model.converged_
+    with pytest.raises(fcl.InputError, match=r'^patience: expected None for C="auto"'):
+        fcl.FCLClassifier(C="auto", patience=1).fit(X, y)

@@ -7,32 +7,26 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.outputs import n_target_columns
 from fcl.data.targets import check_class_weight
 from fcl.drivers.online.grid import grid_for
+from fcl.drivers.problem import Problem, make_problem
 from fcl.drivers.rows import (
     Rows,
     check_data_set,
-    select_rows,
     weighted_by_class,
 )
 from fcl.drivers.targets import (
     EncodedTarget,
-    encode_targets,
-    select_valid_rows,
 )
 from fcl.errors import InputError
-from fcl.features import bind_features, parse_features, spell_features
 from fcl.features.base import Family
 from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowLister
 from fcl.features.standardized import say_divided
-from fcl.memory.allowance import within
 from fcl.memory.ledger import INTERPRETER, LIBRARIES, TARGETS, MemoryPlan, check_budget, sum_of
-from fcl.model.columns import matched
-from fcl.objective import Loss, find_loss, resolve_C
+from fcl.objective import find_loss, resolve_C
 from fcl.online.base import PIECE, Learner, Point
 from fcl.online.methods import kind_of, make_learner
 from fcl.options import OnlineOptions, OnlineRunOptions
@@ -55,8 +49,8 @@ class OnlinePlan(MemoryPlan):
     keeps_blocks: bool  #: whether all raw rows stay in memory between passes
 
 
-@dataclass(frozen=True)
-class OnlineJob:
+@dataclass(frozen=True, kw_only=True)
+class OnlineJob(Problem):
     """The rows, features and options of a checked job.
 
     ``options.alpha`` is the gravity of the learner, which refers to weights with class weights; ``alpha``
@@ -65,17 +59,10 @@ class OnlineJob:
 
     options: OnlineOptions
     running: OnlineRunOptions
-    family: Family
     view: RowLister
     factors: Floats | None
-    train: Rows
-    valid: Rows | None
-    labels: tuple[Any, ...] | None
-    loss: Loss
     alpha: float
     C: float
-    sum_weights: float
-    features: str
     class_weight: Any
     plan: OnlinePlan
     start: Point | None = None
@@ -136,10 +123,6 @@ def make_online_job(
     """
     check_data_set("data", data)
     running = running.checked()
-    if valid is not None:
-        check_data_set("valid", valid)
-        if running.valid_fraction is not None:
-            raise InputError("give either valid or valid_fraction, not both")
     if data.covariates:
         raise InputError("covariates: online learners have none; add the columns to the features")
     # 1.0 stands for a rate and an alpha that are not known yet
@@ -152,34 +135,17 @@ def make_online_job(
             f"{data.target_name}: expected a target of one column, got {np.shape(data.target)}; learn "
             "one model for each column, or use FCLOnlineClassifier for several classes"
         )
-    whole_target = labels is None
-    if labels is None:
-        targets = encode_targets(data, loss, "training")
-    else:
+    targets = None
+    if labels is not None:
         targets = EncodedTarget(np.where(data.target == labels[1], 1.0, -1.0), labels, 1)
-    y, labels = targets.y, targets.labels
-    held = None
-    if running.valid_fraction is not None:
-        random = np.random.default_rng([running.seed, 0xFC1])
-        held = random.random(data.n_rows) < running.valid_fraction
-    train = select_rows(data, y, data.weights, None if held is None else ~held)
-    if whole_target:
-        loss.check_training(train.y, data.target_name)
-    with within(running.memory):  # rows are read before the plan
-        family, text = _family(features, data, train.keep)
-        say_divided(family, data.column_names)
-        if running.hash_bits is not None:
-            family = hashed_family(family, running.hash_bits, data.rows)
-    valid_rows = None
-    if held is not None:
-        valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
-    elif valid is not None:
-        valid = matched(valid, data.column_record, family.row_width)
-        family.check_rows(valid.rows)
-        valid_rows = select_valid_rows(valid, loss, targets)
+    problem = make_problem(data, features, loss, running, valid, targets=targets)
+    family, train = problem.family, problem.train
+    say_divided(family, data.column_names)
+    if running.hash_bits is not None:
+        family = hashed_family(family, running.hash_bits, data.rows)
     sum_weights = math.fsum(train.s)
     C, alpha = resolve_C(running.C, running.alpha, sum_weights)
-    by_class = check_class_weight(running.class_weight, labels)
+    by_class = check_class_weight(running.class_weight, problem.labels)
     if by_class is not None:
         train = weighted_by_class(train, by_class)
     options = replace(options, alpha=alpha * sum_weights / math.fsum(train.s))
@@ -188,35 +154,18 @@ def make_online_job(
     if options.weights == "q":
         options = replace(options, weights=grid_for(family, view, train, running.block_rows))
     most = None if endless else view.most_listed(train.n)
-    options, plan = plan_table(family, options, running, train, valid_rows, most)
+    options, plan = plan_table(family, options, running, train, problem.valid, most)
     return OnlineJob(
+        **vars(replace(problem, family=family, train=train, sum_weights=sum_weights)),
         options=options,
         running=running,
-        family=family,
         view=view,
         factors=penalty_factors(family),
-        train=train,
-        valid=valid_rows,
-        labels=labels,
-        loss=loss,
         alpha=alpha,
         C=C,
-        sum_weights=sum_weights,
-        features=text,
         class_weight=by_class,
         plan=plan,
     )
-
-
-def _family(
-    features: Spec | Family | str, data: DataSet, keep: npt.NDArray[np.bool_] | None
-) -> tuple[Family, str]:
-    """The family bound to the rows, and its text."""
-    if isinstance(features, Family):
-        features.check_rows(data.rows)
-        return features, features.name
-    spec = parse_features(features) if isinstance(features, str) else features
-    return bind_features(spec, data.rows, keep), spell_features(spec)
 
 
 def block_rows_of(running: OnlineRunOptions, family: Family, train: Rows) -> int:
