@@ -360,7 +360,7 @@ def run_training(**given: Any) -> TrainResult:
             saver.complete()
     finally:
         saver.close()
-    expected = result.converged or result.reason is StopReason.PATIENCE
+    expected = result.converged or result.reason in (StopReason.PATIENCE, StopReason.CALLBACK)
     if warn and not expected and reporter.error is None:
         warnings.warn(result.message, ConvergenceWarning, stacklevel=3)
     return reporter.finish(result)

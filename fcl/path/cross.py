@@ -19,7 +19,7 @@ from fcl.path.folds import Folds
 from fcl.path.grid import Grid
 from fcl.path.problem import Problem
 from fcl.path.refit import refit_point
-from fcl.path.regularization_path import Enough, PathRows, RegularizationPath
+from fcl.path.regularization_path import PathRows, RegularizationPath
 from fcl.path.result import PathPoint, PathResult, PathScores
 from fcl.path.rules import Rules
 from fcl.path.running import PathContext
@@ -33,13 +33,17 @@ from fcl.units import counted
 
 def cross_validated(
     problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
-) -> PathResult:
-    """A path that is scored by cross-validation; without the margins of the rows that were held out."""
+) -> Iterator[PathResult]:
+    """Yield a path over all rows as far as it is known: its first point, then all with their scores."""
     folds, loss, rules = problem.folds, problem.loss, Rules.of(options)
     assert folds is not None
     store = folder.store("", problem.about(), grid)
     path = RegularizationPath(problem, PathRows(grid, part=problem.part), running, store)
-    path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
+    path.extend(lambda points: None, 1)  # C_min of all rows, which gives the grid of the folds
+    none = np.full(len(path.points), np.nan)
+    unscored = PathScores.of(loss, none, none, none[:, None][:0], "")
+    reason = StopReason.INTERRUPTED
+    yield PathResult(points=path.points, scores=unscored, select=options.select, reason=reason)
     features = like_bound(problem.features, path.points[0].model.family)
     problem = replace(problem, features=features)
     alphas = path.grid_alphas(problem.sum_weights)
@@ -51,7 +55,7 @@ def cross_validated(
         fold_paths.append(RegularizationPath(problem, rows, running, store))
     sign = 1.0 if loss.higher_is_better else -1.0
     most, reason = extend_folds(fold_paths, rules, sign, running.executor)
-    full = path.extend(Enough(rules), most)
+    full = path.extend(rules, most)
     if full is not None and full is not StopReason.DONE:
         reason = full
     found = scores_of(fold_paths)[:, : len(path.points)]
@@ -66,10 +70,9 @@ def cross_validated(
         for point, mean, se, area, area_se in scored
     ]
     error_from = counted(len(fold_paths), "fold")
-    scores = PathScores.of(loss, measured[0], measured[1], found, error_from)
-    return PathResult(
+    yield PathResult(
         points=points,
-        scores=scores,
+        scores=PathScores.of(loss, measured[0], measured[1], found, error_from),
         select=options.select,
         reason=reason,
         fold_points=fold_points,
@@ -106,11 +109,6 @@ def refit_cross_validated(
     return replace(found, score=float(mean[0]), se=float(se[0]))
 
 
-def never(points: list[PathPoint]) -> StopReason | None:
-    """No reason to stop before the requested number of points."""
-    return None
-
-
 def scores_of(paths: list[RegularizationPath]) -> Floats:
     """Scores of the points that all folds have, float64 (folds, points)."""
     common = min(len(path.points) for path in paths)
@@ -120,32 +118,16 @@ def scores_of(paths: list[RegularizationPath]) -> Floats:
 def extend_folds(
     paths: list[RegularizationPath], rules: Rules, sign: float, executor: Executor = INLINE
 ) -> tuple[int, StopReason]:
-    """Train the folds until their mean score ends the path.
+    """Train the folds until their mean score ends the path; returns at which point, and why.
 
     Each fold runs until its own score ends it; then the shorter ones continue, until the
     mean over all folds has not improved for ``patience`` points, or a fold cannot continue.
 
-    Parameters
-    ----------
-    paths : list of RegularizationPath
-        One for each fold.
-    rules : Rules
-    sign : float
-        1 if larger scores are better, else -1.
-    executor : Executor
-        Where the folds are trained.
+    sign : 1 if larger scores are better, else -1.
 
-    Returns
-    -------
-    tuple of int, StopReason
-        The number of points at which the path ends, and why.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        A fold was interrupted; there is no model over all rows yet.
+    Raises KeyboardInterrupt if a fold was interrupted.
     """
-    ends = executor.each(lambda path: _extended(path, Enough(rules, sign)), paths)
+    ends = executor.each(partial(_extended, enough=replace(rules, sign=sign)), paths)
     while True:
         scores = scores_of(paths)
         common = scores.shape[1]
@@ -161,14 +143,14 @@ def extend_folds(
             return common, final[0]
         most = common + (rules.patience or 1)
         short = [number for number, path in enumerate(paths) if len(path.points) < most]
-        extend = partial(_extended, enough=Enough(rules), most=most)
+        extend = partial(_extended, enough=rules, most=most)
         new_ends = executor.each(extend, [paths[n] for n in short])
         for number, end in zip(short, new_ends, strict=True):
             ends[number] = end
 
 
 def _extended(
-    path: RegularizationPath, enough: Enough, most: int | None = None
+    path: RegularizationPath, enough: Rules, most: int | None = None
 ) -> StopReason | None:
     """Extend a path; an interrupt ends all folds, and an error names the fold."""
     try:
@@ -232,5 +214,5 @@ def held_out_scores(
 def margins_of_fold(
     problem: Problem, running: PathContext, fold: int, model: Model
 ) -> Iterator[Floats]:
-    """Yield the margins of the rows that a fold held out, by a model."""
+    """Yield the margins of the rows that a fold held out, as a job."""
     yield model.margins(problem.data)[problem.folds == fold]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fcl.checks import is_whole
 from fcl.clock import Clock
 from fcl.data import DataSet
 from fcl.data.memory import MemoryReader
+from fcl.drivers.executor import last
 from fcl.errors import InputError
 from fcl.options import PathOptions
 from fcl.path.cross import cross_validated, fold_name
@@ -26,19 +27,13 @@ from fcl.path.store import Folder
 from fcl.run.reasons import StopReason
 
 
-@dataclass(frozen=True)
-class OuterFolds:
-    """The outer fold of each row, and for each of these folds the folds of the rows that are left."""
+def outer_folds(
+    problem: Problem, outer: Any, cv: Any, groups: Any
+) -> tuple[Folds, list[tuple[int, Folds]]]:
+    """The outer fold of each row, and for each of these folds the folds of the rows that are left.
 
-    outer: Folds
-    inner: list[Folds]
-
-    def __iter__(self) -> Iterator[tuple[int, Folds]]:
-        return iter(enumerate(self.inner))
-
-
-def outer_folds(problem: Problem, outer: Any, cv: Any, groups: Any) -> OuterFolds:
-    """Divide the rows; arguments and errors as for :func:`fcl.train_path`."""
+    Arguments and errors as for :func:`fcl.train_path`.
+    """
     if problem.folds is None:
         raise InputError(
             "outer: expected cv beside it, which chooses C in each outer fold, got none; give cv"
@@ -58,8 +53,8 @@ def outer_folds(problem: Problem, outer: Any, cv: Any, groups: Any) -> OuterFold
         rows = MemoryReader(np.zeros((len(left), 1)), data.name)
         part = DataSet(data.name, rows, None if data.target is None else data.target[left])
         own[left] = fold_of_rows(_cv_of(cv, left, some), part, some, classifies, seed)
-        inner.append(own)
-    return OuterFolds(found, inner)
+        inner.append((fold, own))
+    return found, inner
 
 
 def _cv_of(cv: Any, left: np.ndarray, groups: Any) -> Any:
@@ -71,7 +66,7 @@ def _cv_of(cv: Any, left: np.ndarray, groups: Any) -> Any:
 
 def score_outer_folds(
     problem: Problem,
-    folds: OuterFolds,
+    folds: tuple[Folds, list[tuple[int, Folds]]],
     options: PathOptions,
     grid: Grid,
     running: PathContext,
@@ -81,28 +76,29 @@ def score_outer_folds(
 
     Raises KeyboardInterrupt if a search was interrupted.
     """
+    outer, every = folds
 
     def scored(numbered: tuple[int, Folds]) -> OuterFold:
         fold, inner = numbered
-        train, held = split_data(problem.data, folds.outer, fold, "outer")
+        train, held = split_data(problem.data, outer, fold, "outer")
         assert train.weights is not None
         part = replace(
             problem,
             data=train,
             folds=inner,
             sum_weights=float(train.weights.sum()),
-            part=f"outer {fold_name(fold, folds.outer)}",
+            part=f"outer {fold_name(fold, outer)}",
         )
         # with its own time limit
         own = replace(running, begun=time.monotonic(), clock=Clock())
         within = folder.within(f"outer-{fold + 1}")
-        result = cross_validated(part, options, grid, own, within)
+        result = last(cross_validated(part, options, grid, own, within))
         if result.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         found: OuterFold = own.run(score_choice, replace(part, valid=held), fold, result.chosen)
         return found
 
-    found = running.executor.each(scored, list(folds))
+    found = running.executor.each(scored, every)
     mean, se = fold_scores(np.array([[fold.score] for fold in found]))
     return OuterScores(problem.loss.metric, found, float(mean[0]), float(se[0]))
 

@@ -93,7 +93,7 @@ def refit_support(
     start = replace(start, ids=np.searchsorted(ids, start.ids))
     session = running.session(replace(job, family=support, options=options), start)
     since = time.perf_counter()
-    running.point_started(1, 1, session.job, part)
+    running.point_started(1, 1, C, alpha, part)
     with session.compilation, InlineRun(session) as run:
         run.scores_passes = False
         result = run.solve()
@@ -102,7 +102,7 @@ def refit_support(
         raise KeyboardInterrupt
     result = replace(result, model=_in_family(result.model, support, job.options.limits))
     found = running.point(point.number, result, since, score)
-    running.point_done(replace(found, number=0), 1, job.loss.metric, part)
+    running.point_done(replace(found, number=0), 1, C, job.loss.metric, part)
     return found
 
 

@@ -4,73 +4,43 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
+from fcl.drivers.processes.supervisor import Supervisor
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import was_saved
-from fcl.files.checkpoint import Checkpoint, compared_options
+from fcl.drivers.train import start_point
+from fcl.files.checkpoint import compared_options
 from fcl.files.same_job import JobFacts
+from fcl.objective import resolve_C
 from fcl.objective.metrics import auroc
 from fcl.path.grid import Grid, resolve_grid
 from fcl.path.problem import Problem
-from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
-from fcl.path.rules import Rules
 from fcl.path.running import PathContext
 from fcl.path.scores import bootstrap_error, empty_score, margins_on, ranking
+from fcl.path.store import CUT, PathFolder, SavedPath
 from fcl.run.events import PathStarted
 from fcl.run.reasons import StopReason
-from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 from fcl.types import Floats
 
+#: A time limit in seconds that is over after the first pass.
+SOON = 1e-9
 #: Why to stop after these points; None to continue.
 Reason = Callable[[list[PathPoint]], StopReason | None]
 
 #: Number of features from which on the next point is guessed: trying a guess takes another pass, which a
 #: small model does not save.
 LEAST_EXTRAPOLATED = 200
-
-#: reasons why a point ended that cut its path short
-CUT = (StopReason.MAX_TIME, StopReason.INTERRUPTED)
-
-
-@dataclass(frozen=True)
-class SavedPath:
-    """The finished points of a path, and the state from which the next one continues.
-
-    state : None before the first point and after the last.
-    """
-
-    points: list[PathPoint]
-    state: RunState | None
-    values: Floats  #: of C, of the whole grid
-    fingerprint: str = ""
-    checksums: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    options: Mapping[str, Any] = field(default_factory=dict)  #: of the job that do not change
-    family: Mapping[str, Any] = field(default_factory=dict)
-    n_rows: int = 0
-    columns: Mapping[str, Any] | None = None  #: summary of the record of the columns
-    checkpoint: Checkpoint | None = None  #: of points of an earlier run, to recognise the rows
-
-
-class PathStore(Protocol):
-    """Keeps the finished points of a path where a killed path finds them again."""
-
-    def load(self) -> SavedPath | None:
-        """The points of an earlier run; None if there are none."""
-
-    def save(self, saved: SavedPath) -> None:
-        """Keep points that are not kept yet, and the state."""
 
 
 def fixed_options(job: Job) -> dict[str, Any]:
@@ -80,64 +50,24 @@ def fixed_options(job: Job) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Enough:
-    """Whether a path has enough points by the rules.
-
-    Attributes
-    ----------
-    rules : Rules
-    sign : float
-        1 if larger scores of its own are better, -1 if smaller ones are, 0 if they do not count.
-    """
-
-    rules: Rules
-    sign: float = 0.0
-
-    def __call__(self, points: list[PathPoint]) -> StopReason | None:
-        """Why to stop after these points; None to continue."""
-        scores = [self.sign * point.score for point in points] if self.sign else []
-        return self.rules.reason(np.array(scores), points[-1].active)
-
-
-@dataclass(frozen=True)
 class PathRows:
-    """What a path trains on.
-
-    Attributes
-    ----------
-    grid : Grid
-    fold : int or None
-        Train on the training rows of this fold; None: on all rows.
-    part : str
-        Name of the rows in events; empty for all.
-    bootstraps : bool
-        Whether to measure the standard error of each score.
-    """
+    """What a path trains on."""
 
     grid: Grid
-    fold: int | None = None
-    part: str = ""
-    bootstraps: bool = False
+    fold: int | None = None  #: train on the training rows of this fold; None: on all rows
+    part: str = ""  #: name of the rows in events; empty for all
+    bootstraps: bool = False  #: whether to measure the standard error of each score
 
 
 class RegularizationPath:
-    """A path at one C after the other, which is saved, and extended where jobs run.
-
-    Parameters
-    ----------
-    problem : Problem
-    rows : PathRows
-    running : PathContext
-    store : PathStore or None
-        Where to save the points, and to find those of an earlier run.
-    """
+    """A path at one C after the other, which is saved in ``store``, and extended where jobs run."""
 
     def __init__(
         self,
         problem: Problem,
         rows: PathRows,
         running: PathContext,
-        store: PathStore | None = None,
+        store: PathFolder | None = None,
     ) -> None:
         self._problem, self._rows, self._running, self._store = problem, rows, running, store
         saved = None if store is None else store.load()
@@ -154,11 +84,6 @@ class RegularizationPath:
         """The finished points."""
         return self._saved.points
 
-    @property
-    def alphas(self) -> Floats:
-        """Alphas of the points, float64 (points,)."""
-        return np.array([point.alpha for point in self.points])
-
     def grid_alphas(self, sum_weights: float) -> Floats:
         """Alphas of the whole grid, once it is known."""
         return 1.0 / (self._saved.values * sum_weights)
@@ -171,17 +96,9 @@ class RegularizationPath:
     def extend(self, enough: Reason, most: int | None = None) -> StopReason | None:
         """Add points until ``enough`` returns a reason, or there are ``most`` points.
 
-        Parameters
-        ----------
-        enough : callable
-            Called with all points, also before the first new one.
-        most : int or None
-            None: the whole grid.
+        enough : called with all points, also before the first new one.  most : None: the whole grid.
 
-        Returns
-        -------
-        StopReason or None
-            None if ``most`` ended it.
+        Returns None if ``most`` ended it.
         """
         points = len(self._saved.values) or self._rows.grid.points
         most = points if most is None else min(most, points)
@@ -262,8 +179,15 @@ class _PathFit:
 
     def report_last(self) -> None:
         """Report that the last point is done."""
-        metric, part = self._problem.loss.metric, self._rows.part
-        self._running.point_done(self.points[-1], len(self._values), metric, part)
+        metric, part, point = self._problem.loss.metric, self._rows.part, self.points[-1]
+        C = self._C_of_all_rows(point.C, point.alpha)
+        self._running.point_done(point, len(self._values), C, metric, part)
+
+    def _C_of_all_rows(self, C: float, alpha: float) -> float:
+        """The C of a point in the table of the path: folds have its alpha, and fewer rows."""
+        return (
+            C if self._rows.fold is None else resolve_C(None, alpha, self._problem.sum_weights)[0]
+        )
 
     def new_points(self) -> Generator[StopReason | None]:
         """Add a point at a time; yields None after each, or why the path was cut short."""
@@ -341,12 +265,14 @@ class _PathFit:
         train: Callable[[], TrainResult],
         measure: Callable[[TrainResult], tuple[float, Floats]],
     ) -> StopReason | None:
-        """Train, and add the point, unless it is cut short after others; returns why it was cut short.
+        """Train, and add the point; if it is cut short after others, only return why.
 
         measure : returns the score on the validation rows, and their margins for its standard error.
         """
         since = time.perf_counter()
-        self._running.point_started(number + 1, len(self._values), job, self._rows.part)
+        C, alpha = job.options.C, job.options.alpha
+        shown = self._C_of_all_rows(C, alpha)
+        self._running.point_started(number + 1, len(self._values), shown, alpha, self._rows.part)
         try:
             result = train()
         except KeyboardInterrupt:
@@ -368,12 +294,19 @@ class _PathFit:
         self.points.append(replace(point, empty=self._empty, auroc=area))
         return cut
 
-    # -- the driver ``processes`` --------------------------------------------------------------
+    # -- the driver ``processes``, whose children are started, and read the rows, anew for each point --
 
     def _new_points_of_processes(self, job: Job) -> Generator[StopReason | None]:
-        """Like :meth:`new_points`, with processes that are started for each point."""
+        """Like :meth:`new_points`; each point begins at the weights of the point before."""
         if not self.points:
-            C_min = math.nan if self._rows.grid.alphas is not None else least_C(job, self._running)
+            C_min = math.nan
+            if self._rows.grid.alphas is None:  # training ends after the pass of the null model
+                at_once = replace(job, options=replace(job.options, max_time=SOON))
+                result = self._by_processes(at_once)
+                if result.reason is StopReason.INTERRUPTED:
+                    raise KeyboardInterrupt
+                found = result.model.options["C_min"]
+                C_min = math.inf if found is None else float(found)
             self._values = resolve_grid(self._rows.grid, C_min, job.sum_weights)
             if job.valid is not None:
                 self._empty = empty_score(job, job.valid)
@@ -381,18 +314,23 @@ class _PathFit:
             yield self._solve_by_processes(number)
 
     def _solve_by_processes(self, number: int) -> StopReason | None:
-        """Like :meth:`_solve`, in processes of its own, from the weights of the point before."""
+        """Like :meth:`_solve`."""
         job = self._make_job().at(float(self._values[number]))
-        before = self.points[-1].model if self.points else None
+        start = start_point(job, self.points[-1].model) if self.points else None
 
         def measure(result: TrainResult) -> tuple[float, Floats]:
             assert job.valid is not None
+            score = result.history[-1]["validation"][job.loss.metric]
             needed = self._rows.bootstraps or ranking(job)
-            found = margins_on(job, job.valid, result.model) if needed else np.empty(0)
-            return last_score(result, job.loss.metric), found
+            margins = margins_on(job, job.valid, result.model) if needed else np.empty(0)
+            return math.nan if score is None else float(score), margins
 
-        cut = self._add(
-            number, job, lambda: train_by_processes(job, self._running, before), measure
-        )
+        cut = self._add(number, job, lambda: self._by_processes(job, start), measure)
         self._fingerprint = self.points[-1].model.fingerprint
         return cut
+
+    def _by_processes(self, job: Job, start: Point | None = None) -> TrainResult:
+        session = self._running.session(job, start)
+        del job  # the session has it, and moves its arrays to shared memory
+        with session.compilation:
+            return Supervisor(session).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,36 +22,31 @@ PERFECT = 1.0
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules that end a path before the end of its grid.
+    """When a path ends before the end of its grid; the options are those of :class:`PathOptions`.
 
-    Attributes
-    ----------
-    patience : int or None
-        Points without a better score after which to stop; None: never.
-    min_gain : float
-        The score must rise by more than this to count as better, in the units of the score.
-    max_active : int or None
-        Number of features with a weight from which on to stop.
+    sign : 1 if larger scores of the path's own points are better, -1 if smaller ones are, 0 if they do
+        not count.
     """
 
     patience: int | None = 3
     min_gain: float = 0.0
     max_active: int | None = None
+    sign: float = 0.0
 
     @classmethod
     def of(cls, options: PathOptions) -> Rules:
         """The rules that the options of a path set."""
         return cls(options.patience, options.min_gain, options.max_active)
 
-    def reason(self, scores: Floats, active: int) -> StopReason | None:
-        """Why to stop after the last of these points; None to continue.
+    def __call__(self, points: list[Any]) -> StopReason | None:
+        """Why to stop after these points (:class:`fcl.path.PathPoint`); None to continue."""
+        scores = [self.sign * point.score for point in points] if self.sign else []
+        return self.reason(np.array(scores), points[-1].active)
 
-        Parameters
-        ----------
-        scores : float64 (points,)
-            NaN where a score is undefined; empty without validation.
-        active : int
-            Number of features of the last point.
+    def reason(self, scores: Floats, active: int) -> StopReason | None:
+        """Why to stop after points with these scores, and so many features in the last; or None.
+
+        scores : float64 (points,), larger is better; NaN where undefined, empty without validation.
         """
         if self.max_active is not None and active >= self.max_active:
             return StopReason.MAX_ACTIVE

@@ -37,13 +37,13 @@ class PathContext(RunContext):
         if not isinstance(event, Started | Stopped):
             self.report(event)
 
-    def point_started(self, number: int, of: int, job: Job, part: str) -> None:
-        """Report that training at the C of a job begins.
+    def point_started(self, number: int, of: int, C: float, alpha: float, part: str) -> None:
+        """Report that training at a C begins.
 
-        number : from 1.  of : number of points.  part : name of the rows; empty for all.
+        number : from 1.  of : number of points.  C : of all rows, of which a fold has the alpha.
+        part : name of the rows; empty for all.
         """
-        options = job.options
-        self.report(PointStarted(number, of, options.C, options.alpha, part))
+        self.report(PointStarted(number, of, C, alpha, part))
 
     def point(
         self, number: int, result: TrainResult, since: float, score: float, se: float = math.nan
@@ -57,13 +57,13 @@ class PathContext(RunContext):
         model = replace(result.model, history=result.model.history.since(begun))
         return PathPoint(number, model, result.reason, seconds, result.passes, score, se)
 
-    def point_done(self, point: PathPoint, of: int, metric: str, part: str) -> None:
+    def point_done(self, point: PathPoint, of: int, C: float, metric: str, part: str) -> None:
         """Report a finished point; arguments as for :meth:`point_started`."""
         self.report(
             PointDone(
                 number=point.number + 1,
                 of=of,
-                C=point.C,
+                C=C,
                 alpha=point.alpha,
                 active=point.active,
                 objective=point.certificate.objective,

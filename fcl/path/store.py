@@ -16,11 +16,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.checks import choice
 from fcl.errors import CheckpointError, InputError, ModelFileError
@@ -30,12 +31,34 @@ from fcl.files.path import REMEDY, TABLE_NAME, read_table, write_table
 from fcl.files.same_job import JobFacts, require_same
 from fcl.model.model import load_model
 from fcl.path.grid import Grid
-from fcl.path.regularization_path import CUT, SavedPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
 from fcl.plain import plain
 from fcl.run.reasons import StopReason
 from fcl.solve.run_state import RunState
 from fcl.store import local_path
+from fcl.types import Floats
+
+#: reasons why a point ended that cut its path short
+CUT = (StopReason.MAX_TIME, StopReason.INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class SavedPath:
+    """The finished points of a path, and the state from which the next one continues.
+
+    state : None before the first point and after the last.
+    """
+
+    points: list[PathPoint]
+    state: RunState | None
+    values: Floats  #: of C, of the whole grid
+    fingerprint: str = ""
+    checksums: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    options: Mapping[str, Any] = field(default_factory=dict)  #: of the job that do not change
+    family: Mapping[str, Any] = field(default_factory=dict)
+    n_rows: int = 0
+    columns: Mapping[str, Any] | None = None  #: summary of the record of the columns
+    checkpoint: Checkpoint | None = None  #: of points of an earlier run, to recognise the rows
 
 
 class PathFolder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from inspect import signature
@@ -38,7 +38,7 @@ from fcl.path.grid import Grid, check_alphas
 from fcl.path.nested import outer_folds, score_outer_folds
 from fcl.path.problem import Problem, make_problem
 from fcl.path.refit import refit_point
-from fcl.path.regularization_path import Enough, PathRows, RegularizationPath
+from fcl.path.regularization_path import PathRows, RegularizationPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, PathScores
 from fcl.path.rules import Rules
 from fcl.path.running import PathContext
@@ -141,10 +141,9 @@ def train_path(
         As for :func:`fcl.train`: Started, and for each set of rows PathStarted, and for each point
         PointStarted, PassDone for its passes, and PointDone; then Stopped. A bar such as ``tqdm`` counts
         the finished points of the folds and of all rows. A
-        path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
-        has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit, an outer fold or a
-        job on a cluster; ``folder`` keeps the points. If ``progress`` ends the path there, StopTraining
-        is raised, or its own exception, whose ``result`` is then None.
+        path that one of them ends has the points so far. In a fold, a refit, an outer fold or a job on a
+        cluster, ``should_stop`` raises KeyboardInterrupt, and ``progress`` returns what is known: after a
+        fold only the empty model of all rows, without scores; ``folder`` keeps the points.
     **training
         The other options of :func:`fcl.train`. ``max_time`` limits the path; with ``cv`` it limits the
         folds, which share it, after which the models over all rows still follow, and it limits the folds
@@ -235,7 +234,8 @@ def run_path(**given: Any) -> PathResult:
         found: list[PathResult] = []
 
         def choose() -> None:
-            found.append(search(problem, options, grid, running, place))
+            for result in search(problem, options, grid, running, place):
+                found[:] = [result]
 
         def assess() -> OuterScores | None:
             if nested is None or (found and found[0].reason is StopReason.INTERRUPTED):
@@ -243,14 +243,19 @@ def run_path(**given: Any) -> PathResult:
             return score_outer_folds(problem, nested, options, grid, running, place)
 
         parts: list[Callable[[], Any]] = [choose] if nested is None else [choose, assess]
-        *_, scores = jobs.each(lambda part: part(), parts)
-        reason = reporter.cause(found[0].reason)
+        try:
+            *_, scores = jobs.each(lambda part: part(), parts)
+            reason = reporter.cause(found[0].reason)
+        except KeyboardInterrupt:
+            scores, reason = None, reporter.cause(StopReason.INTERRUPTED)
+            if not found or reason is StopReason.INTERRUPTED:
+                raise
         result = replace(found[0], outer=scores, reason=reason, peak_memory=peak_memory())
         if folder is not None:
             kept = was_saved(lambda: add_result(folder, result))
             result = replace(result, checkpoint_failed=not kept)
         reporter.report(result.stopped(result.chosen.certificate))
-    if warn and reporter.error is None:
+    if warn and reporter.error is None and reason is not StopReason.CALLBACK:
         _warn(result)
     return reporter.finish(result)
 
@@ -274,15 +279,15 @@ def _of_jobs(options: TrainOptions, client: Any) -> TrainOptions:
 
 def _validated(
     problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
-) -> PathResult:
-    """A path that is scored on one set of rows, or not at all."""
+) -> Iterator[PathResult]:
+    """Yield a path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, Rules.of(options)
     store = folder.store("", problem.about(), grid)
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups
     path = RegularizationPath(problem, PathRows(grid, bootstraps=errs), running, store)
     sign = (1.0 if loss.higher_is_better else -1.0) if problem.validates else 0.0
-    reason = path.extend(Enough(rules, sign)) or StopReason.DONE
+    reason = path.extend(replace(rules, sign=sign)) or StopReason.DONE
     points = _with_errors(path.points, problem) if errs else path.points
     errors = np.array([point.se for point in points])
     units = "rows" if groups is None else counted(groups.max() + 1, "group")
@@ -291,25 +296,26 @@ def _validated(
     known = np.isfinite(errors).any()
     scores = PathScores.of(loss, path.scores, errors, no_folds, error_from if known else "")
     result = PathResult(points=points, scores=scores, select=options.select, reason=reason)
-    if not options.refit or reason is StopReason.INTERRUPTED:
-        return result
-    args = (None, result.chosen, options.refit_alpha, "refit")
-    return replace(result, refit=running.run(refit_point, problem, *args))
+    yield result
+    if options.refit and reason is not StopReason.INTERRUPTED:
+        args = (None, result.chosen, options.refit_alpha, "refit")
+        yield replace(result, refit=running.run(refit_point, problem, *args))
 
 
 def _cross_validated(
     problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
-) -> PathResult:
-    """A path that is scored by cross-validation, with the margins of held-out rows, and the refit."""
-    result = cross_validated(problem, options, grid, running, folder)
+) -> Iterator[PathResult]:
+    """Yield a cross-validated path, then with the margins of held-out rows, and with the refit."""
+    for result in cross_validated(problem, options, grid, running, folder):
+        yield result
     if result.reason is StopReason.INTERRUPTED:
-        return result
-    refit = None
-    if options.refit:
-        refit = refit_cross_validated(problem, result, options.refit_alpha, running)
+        return
     oof = held_out_margins(problem, result, running)
     scores = held_out_scores(problem, result, oof)
-    return replace(result, refit=refit, oof=oof, folds=problem.folds, held_out=scores)
+    yield (result := replace(result, oof=oof, folds=problem.folds, held_out=scores))
+    if options.refit:
+        refit = refit_cross_validated(problem, result, options.refit_alpha, running)
+        yield replace(result, refit=refit)
 
 
 def _with_errors(points: list[PathPoint], problem: Problem) -> list[PathPoint]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,15 +220,28 @@ class Ending2:
             raise Fault
 
 
-@pytest.mark.parametrize(("how", "error"), [("false", fcl.StopTraining), ("error", Fault)])
-def test_within_the_folds_of_a_path(
-    data: fcl.DataSet, tmp_path: Path, how: str, error: type[Exception]
-) -> None:
-    """No model over all rows exists; the folder keeps the points."""
+@pytest.mark.parametrize("how", ["false", "error"])
+def test_within_the_folds_of_a_path(data: fcl.DataSet, tmp_path: Path, how: str) -> None:
+    """The only model over all rows is the empty one; the folder keeps the points."""
     callback, folder = Ending(PointDone, how), tmp_path / "path"
     given: dict[str, Any] = {"points": 3, "cv": 2, "memory": "1GiB", "warn": False}
-    with pytest.raises(error) as caught:
-        fcl.train_path(data, "kmers:d=2", folder=folder, progress=callback, **given)
-    assert getattr(caught.value, "result", None) is None
+    if how == "error":
+        with pytest.raises(Fault) as caught:
+            fcl.train_path(data, "kmers:d=2", folder=folder, progress=callback, **given)
+        result = caught.value.result  # type: ignore[attr-defined]
+    else:
+        result = fcl.train_path(data, "kmers:d=2", folder=folder, progress=callback, **given)
+    assert result.reason == "callback" and len(result.points) == 1 and not result.scores.known
+    assert result.model.n_active == 0 and result.oof is None
     assert list(folder.rglob("point-*.fcl"))
     assert fcl.train_path(data, "kmers:d=2", folder=folder, **given).oof is not None
+
+
+def test_a_stop_by_the_callback_needs_no_warning(data: fcl.DataSet) -> None:
+    given = {name: TRAIN[name] for name in ("C", "memory")} | {"tol": 1e-12}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = fcl.train(
+            data, "kmers:d=2", progress=lambda event: not isinstance(event, PassDone), **given
+        )
+    assert result.reason is StopReason.CALLBACK and not result.converged

@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold
 import fcl
 from fcl.path import running
 from fcl.path.folds import fold_of_rows
+from fcl.run.events import PointDone
 from fcl.run.reasons import StopReason
 from tests.path.conftest import N, rows, train_path
 
@@ -119,3 +120,14 @@ def test_groups_of_validation_rows_widen_the_error() -> None:
     path = train_path(data, valid=valid, groups=groups, points=4, select="1se")
     assert path.scores.error_from == "50 bootstrap samples of the validation 4 groups"
     assert np.isfinite(path.scores.se).all()
+
+
+def test_folds_report_the_C_of_the_table() -> None:
+    codes, y = rows()
+    seen: list[Any] = []
+    path = train_path(fcl.open_data(codes, y=y), cv=2, points=3, progress=seen.append)
+    done = [event for event in seen if isinstance(event, PointDone)]
+    for part in ("", "fold 1 of 2", "fold 2 of 2"):
+        found = [event.C for event in done if event.part == part]
+        np.testing.assert_allclose(found, [point.C for point in path.points][: len(found)])
+        assert found

@@ -25,13 +25,13 @@ def test_groups_are_held_out_together_in_both() -> None:
         data, fcl.Kmers(D), None, TrainOptions.checked(alpha=1.0, memory="1GiB"), 5, groups, False
     )
     folds = outer_folds(problem, 5, 5, groups)
-    for fold, inner in folds:
-        held = folds.outer == fold
+    for fold, inner in folds[1]:
+        held = folds[0] == fold
         assert (inner[held] == -1).all() and set(inner[~held]) == {0, 1, 2, 3}  # groups are left
         for group in range(5):
-            assert len(set(inner[groups == group])) == len(set(folds.outer[groups == group])) == 1
+            assert len(set(inner[groups == group])) == len(set(folds[0][groups == group])) == 1
     shuffled = outer_folds(problem, KFold(3), KFold(4), None)
-    assert [set(inner) for _, inner in shuffled] == [{-1, 0, 1, 2, 3}] * 3
+    assert [set(inner) for _, inner in shuffled[1]] == [{-1, 0, 1, 2, 3}] * 3
 
 
 def test_an_interrupt_of_an_outer_fold_is_raised() -> None:
