@@ -9,6 +9,7 @@ import click
 
 from fcl.cli.common import messages, show
 from fcl.cli.job import OutputFiles
+from fcl.cli.opening import open_rows
 from fcl.cli.options import EXIT_CODES, FILE, TableCommand
 from fcl.cli.report import certify_lines
 from fcl.errors import InputError
@@ -76,7 +77,6 @@ def command(model: str, data: str, **options: Any) -> int:
 
 def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality, list[Fact]]:
     """The result, and further facts for the summary."""
-    from fcl.cli.opening import open_rows
     from fcl.drivers.certify import certify
     from fcl.drivers.model_to_certify import linear_model
     from fcl.features import parse_features

@@ -21,6 +21,7 @@ from fcl.cli.common import (
     show,
 )
 from fcl.cli.foreign import native_rows
+from fcl.cli.opening import open_rows, open_valid
 from fcl.cli.saving import KeptState, save_result
 from fcl.errors import FclError, InputError
 from fcl.options import options_of_command
@@ -207,7 +208,6 @@ class LearnSteps(ABC):
 
     def open_rows(self, is_stream: bool = False) -> dict[str, Any]:
         """The features and rows among the arguments; DATA is not opened if it is a stream."""
-        from fcl.cli.opening import open_rows, open_valid
         from fcl.features import parse_features
 
         rows, features = self.rows, self.options["features"]

@@ -13,6 +13,7 @@ from fcl.cli.common import EXIT_UNFINISHED, EXIT_USAGE, messages
 from fcl.cli.config import effective_options
 from fcl.cli.job import LearnSteps, learn
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
+from fcl.cli.opening import initial_model
 from fcl.cli.options import TableCommand
 from fcl.cli.progress import OnlineLines, View
 from fcl.clock import Clock
@@ -103,8 +104,6 @@ class OnlineSteps(LearnSteps):
             )
 
     def open(self) -> dict[str, Any]:
-        from fcl.cli.opening import initial_model
-
         options = self.options
         if self._is_stream:
             arguments = stream_arguments(options, self.stop, self._should_stop)
