@@ -17,7 +17,7 @@ from fcl.model.model import Model
 from fcl.options import PathOptions
 from fcl.path.folds import Folds
 from fcl.path.grid import Grid
-from fcl.path.problem import Problem
+from fcl.path.problem import PathProblem
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import PathRows, RegularizationPath
 from fcl.path.result import PathPoint, PathResult, PathScores
@@ -32,7 +32,7 @@ from fcl.units import counted
 
 
 def cross_validated(
-    problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
+    problem: PathProblem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> Iterator[PathResult]:
     """Yield a path over all rows as far as it is known: its first point, then all with their scores."""
     folds, loss, rules = problem.folds, problem.loss, Rules.of(options)
@@ -85,7 +85,7 @@ def fold_name(fold: int, folds: Folds) -> str:
 
 
 def refit_cross_validated(
-    problem: Problem, result: PathResult, alpha: float, running: PathContext
+    problem: PathProblem, result: PathResult, alpha: float, running: PathContext
 ) -> PathPoint | None:
     """Refit the chosen point over all rows, and in each fold for the score."""
     folds, number = problem.folds, result.chosen.number
@@ -162,7 +162,7 @@ def _extended(
     return end
 
 
-def held_out_margins(problem: Problem, result: PathResult, running: PathContext) -> Floats:
+def held_out_margins(problem: PathProblem, result: PathResult, running: PathContext) -> Floats:
     """The margin of each row by the chosen model of the fold that held the row out.
 
     float64 (n,), or (n, K) with K outputs; NaN for rows that no fold held out.
@@ -184,7 +184,7 @@ def held_out_margins(problem: Problem, result: PathResult, running: PathContext)
 
 
 def held_out_scores(
-    problem: Problem, result: PathResult, oof: Floats
+    problem: PathProblem, result: PathResult, oof: Floats
 ) -> dict[str, tuple[float, float]]:
     """Mean and standard error over the folds of each score of the chosen model, by name.
 
@@ -212,7 +212,7 @@ def held_out_scores(
 
 
 def margins_of_fold(
-    problem: Problem, running: PathContext, fold: int, model: Model
+    problem: PathProblem, running: PathContext, fold: int, model: Model
 ) -> Iterator[Floats]:
     """Yield the margins of the rows that a fold held out, as a job."""
     yield model.margins(problem.data)[problem.folds == fold]

@@ -19,7 +19,7 @@ from fcl.options import PathOptions
 from fcl.path.cross import cross_validated, fold_name
 from fcl.path.folds import Folds, fold_of_rows
 from fcl.path.grid import Grid
-from fcl.path.problem import Problem, split_data
+from fcl.path.problem import PathProblem, split_data
 from fcl.path.result import OuterFold, OuterScores, PathPoint
 from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores, margins_on
@@ -28,7 +28,7 @@ from fcl.run.reasons import StopReason
 
 
 def outer_folds(
-    problem: Problem, outer: Any, cv: Any, groups: Any
+    problem: PathProblem, outer: Any, cv: Any, groups: Any
 ) -> tuple[Folds, list[tuple[int, Folds]]]:
     """The outer fold of each row, and for each of these folds the folds of the rows that are left.
 
@@ -65,7 +65,7 @@ def _cv_of(cv: Any, left: np.ndarray, groups: Any) -> Any:
 
 
 def score_outer_folds(
-    problem: Problem,
+    problem: PathProblem,
     folds: tuple[Folds, list[tuple[int, Folds]]],
     options: PathOptions,
     grid: Grid,
@@ -104,7 +104,7 @@ def score_outer_folds(
 
 
 def score_choice(
-    problem: Problem, running: PathContext, fold: int, chosen: PathPoint
+    problem: PathProblem, running: PathContext, fold: int, chosen: PathPoint
 ) -> Iterator[OuterFold]:
     """Yield the choice of a search, scored on the validation rows of a problem."""
     job = problem.make_job()

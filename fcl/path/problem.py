@@ -32,7 +32,7 @@ _FIXED = ("tol", "max_passes", *(name for name in FIXED if name not in ("C", "al
 
 
 @dataclass(frozen=True)
-class Problem:
+class PathProblem:
     """What is trained on and validated on."""
 
     data: DataSet
@@ -90,7 +90,7 @@ class Problem:
         }
 
 
-def make_problem(
+def make_path_problem(
     data: DataSet,
     features: Spec | str,
     valid: DataSet | None,
@@ -98,7 +98,7 @@ def make_problem(
     cv: Any,
     groups: Any,
     warn: bool,
-) -> Problem:
+) -> PathProblem:
     """Validate data and options; arguments and errors as for :func:`fcl.train_path`."""
     job = make_job(data, features, options, valid=valid)
     if is_sampled(job.family):
@@ -131,7 +131,7 @@ def make_problem(
         units = encode_groups("groups", groups, valid.n_rows)
         if job.valid is not None and job.valid.keep is not None:
             units = units[job.valid.keep]
-    return Problem(
+    return PathProblem(
         data=data,
         features=features,
         valid=valid,

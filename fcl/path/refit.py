@@ -19,7 +19,7 @@ from fcl.features.support import SupportFamily
 from fcl.model.certificate import Scope
 from fcl.model.model import Model
 from fcl.objective import resolve_C
-from fcl.path.problem import Problem
+from fcl.path.problem import PathProblem
 from fcl.path.result import PathPoint
 from fcl.path.running import PathContext
 from fcl.run.reasons import StopReason
@@ -30,7 +30,7 @@ REFIT_L1 = 1e-6
 
 
 def refit_point(
-    problem: Problem,
+    problem: PathProblem,
     running: PathContext,
     fold: int | None,
     point: PathPoint,

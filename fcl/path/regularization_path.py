@@ -23,7 +23,7 @@ from fcl.files.same_job import JobFacts
 from fcl.objective import resolve_C
 from fcl.objective.metrics import auroc
 from fcl.path.grid import Grid, resolve_grid
-from fcl.path.problem import Problem
+from fcl.path.problem import PathProblem
 from fcl.path.result import PathPoint
 from fcl.path.running import PathContext
 from fcl.path.scores import bootstrap_error, empty_score, margins_on, ranking
@@ -64,7 +64,7 @@ class RegularizationPath:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: PathProblem,
         rows: PathRows,
         running: PathContext,
         store: PathFolder | None = None,
@@ -115,7 +115,7 @@ class RegularizationPath:
 
 
 def add_points(
-    problem: Problem,
+    problem: PathProblem,
     running: PathContext,
     rows: PathRows,
     saved: SavedPath,
@@ -144,7 +144,7 @@ class _PathFit:
     """Trains at one C after the other, on the same prepared rows, and scores each model."""
 
     def __init__(
-        self, problem: Problem, running: PathContext, rows: PathRows, saved: SavedPath
+        self, problem: PathProblem, running: PathContext, rows: PathRows, saved: SavedPath
     ) -> None:
         self._problem, self._running, self._rows = problem, running, rows
         self.points = list(saved.points)

@@ -36,7 +36,7 @@ from fcl.path.cross import (
 )
 from fcl.path.grid import Grid, check_alphas
 from fcl.path.nested import outer_folds, score_outer_folds
-from fcl.path.problem import Problem, make_problem
+from fcl.path.problem import PathProblem, make_path_problem
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import PathRows, RegularizationPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, PathScores
@@ -210,7 +210,7 @@ def run_path(**given: Any) -> PathResult:
         grid = Grid(len(values), None, values)
     cv, groups, outer, folder = get("cv"), get("groups"), get("outer"), get("folder")
     of_jobs = _of_jobs(training_options, client)
-    problem = make_problem(data, given["features"], get("valid"), of_jobs, cv, groups, warn)
+    problem = make_path_problem(data, given["features"], get("valid"), of_jobs, cv, groups, warn)
     if not problem.validates and problem.folds is None:
         options.check_unscored()
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
@@ -278,7 +278,7 @@ def _of_jobs(options: TrainOptions, client: Any) -> TrainOptions:
 
 
 def _validated(
-    problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
+    problem: PathProblem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> Iterator[PathResult]:
     """Yield a path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, Rules.of(options)
@@ -303,7 +303,7 @@ def _validated(
 
 
 def _cross_validated(
-    problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
+    problem: PathProblem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> Iterator[PathResult]:
     """Yield a cross-validated path, then with the margins of held-out rows, and with the refit."""
     for result in cross_validated(problem, options, grid, running, folder):
@@ -318,7 +318,7 @@ def _cross_validated(
         yield replace(result, refit=refit)
 
 
-def _with_errors(points: list[PathPoint], problem: Problem) -> list[PathPoint]:
+def _with_errors(points: list[PathPoint], problem: PathProblem) -> list[PathPoint]:
     """The points with the standard errors that an earlier run, with another rule, did not measure."""
     if not any(np.isnan(point.se) and np.isfinite(point.score) for point in points):
         return points

@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 import fcl
 from fcl.options import TrainOptions
 from fcl.path.nested import outer_folds
-from fcl.path.problem import make_problem
+from fcl.path.problem import make_path_problem
 from fcl.run.events import PointDone
 from tests.path.conftest import D, rows, train_path
 
@@ -21,7 +21,7 @@ OPTIONS: dict[str, Any] = {"points": 3, "C_max": 0.5}
 def test_groups_are_held_out_together_in_both() -> None:
     y, groups = np.arange(60) % 2, np.arange(60) // 12
     data = fcl.open_data(rows(n=60)[0], y=y)
-    problem = make_problem(
+    problem = make_path_problem(
         data, fcl.Kmers(D), None, TrainOptions.checked(alpha=1.0, memory="1GiB"), 5, groups, False
     )
     folds = outer_folds(problem, 5, 5, groups)
