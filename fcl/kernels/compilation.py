@@ -29,6 +29,7 @@ check_threads_variable()  # before numba fails
 
 import numba  # noqa: E402
 from numba.core import event  # noqa: E402
+from numba.core.caching import CompileResultCacheImpl, _CacheLocator  # noqa: E402
 
 if TYPE_CHECKING:
     from fcl.clock import Clock
@@ -162,19 +163,42 @@ def summing(function: F) -> F:
     return _compiled(function, forceinline=True, fastmath={"reassoc"})
 
 
+class _ContentLocator(_CacheLocator):  # type: ignore[misc]
+    """Places machine code in a folder named by its sources, wherever and whenever they were installed."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._folder = str(numba.config.CACHE_DIR)
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return self._folder
+
+    def get_source_stamp(self) -> str:
+        return self._folder.rpartition("-")[2]
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> _ContentLocator:
+        return cls(function)
+
+
 def _compiled(function: F, **options: Any) -> F:
-    before = numba.config.CACHE_DIR
+    before = numba.config.CACHE_DIR, CompileResultCacheImpl._locator_classes
     # no C code calls kernels; without wrappers for such calls, compiling takes a tenth less
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
     if cache_folder is not None:
         file = Path(function.__code__.co_filename)
+        if file.parent == Path(__file__).parent:
+            CompileResultCacheImpl._locator_classes = [_ContentLocator]
         content = _digest_of.get(file.stem if file.parent == Path(__file__).parent else "", "")
         numba.config.CACHE_DIR = str(cache_folder / f"{file.stem}-{_digest(content, options)}")
     try:
         compiled: F = numba.njit(cache=cache_folder is not None, **options)(function)
         return compiled
     finally:
-        numba.config.CACHE_DIR = before
+        numba.config.CACHE_DIR, CompileResultCacheImpl._locator_classes = before
 
 
 def is_compiled(kind: str) -> bool:

@@ -150,6 +150,32 @@ def test_the_folder_of_a_kernel_follows_its_sources(tmp_path: Path) -> None:
     assert "kmers" not in reached["losses"] and "losses" in reached["online"]
 
 
+COUNT = """
+from numba.core import event
+compiled = []
+class Listener(event.Listener):
+    def on_start(self, event): compiled.append(event)
+    def on_end(self, event): pass
+event.register("numba:compile", Listener())
+import numpy, fcl.kernels.descent
+fcl.kernels.descent.violations(numpy.zeros(9), numpy.zeros(9), numpy.zeros(9))
+print(fcl.__file__, len(compiled))
+"""
+
+
+@inside
+def test_installations_share_kernels(tmp_path: Path) -> None:
+    """Neither the place nor the time of an installation counts, only the sources."""
+    shutil.copytree(ROOT / "fcl", tmp_path / "fcl", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (tmp_path / "fcl/kernels").glob("*.py"):
+        os.utime(path, (1, 1))
+    settings = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    first = python("-P", "-c", COUNT, timeout=100, PYTHONPATH=str(ROOT), **settings)
+    second = python("-P", "-c", COUNT, timeout=100, PYTHONPATH=str(tmp_path), **settings)
+    assert first.split()[0] != second.split()[0] and int(first.split()[1]) > 0
+    assert second.split()[1] == "0"
+
+
 def test_the_folder_of_all_follows_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {kernels._candidate_folders()[0].name}
     for name, value in (("BOUNDSCHECK", not numba.config.BOUNDSCHECK), ("OPT", 1)):
