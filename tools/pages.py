@@ -32,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,9 +136,11 @@ def shell(line: str) -> str:
     if program == "fcl" and not SHELL.search(line):
         from click.testing import CliRunner
 
-        from fcl.cli.umbrella import command
+        from fcl.cli.umbrella import COMMANDS, command
 
-        result = CliRunner().invoke(command, arguments, prog_name="fcl")
+        if arguments[0] in COMMANDS:  # as the script `fcl` does, so that messages name the command
+            command, *arguments = import_module(COMMANDS[arguments[0]][0]).command, *arguments[1:]
+        result = CliRunner().invoke(command, arguments)
         if result.exit_code:
             raise PageError(
                 f"{line}: exit code {result.exit_code}\n{result.output}{result.exception}"
