@@ -136,7 +136,8 @@ def shell(line: str) -> str:
     if program == "fcl" and not SHELL.search(line):
         from click.testing import CliRunner
 
-        from fcl.cli.umbrella import COMMANDS, command
+        from fcl.cli import COMMANDS
+        from fcl.cli.umbrella import command
 
         if arguments[0] in COMMANDS:  # as the script `fcl` does, so that messages name the command
             command, *arguments = import_module(COMMANDS[arguments[0]][0]).command, *arguments[1:]
