@@ -115,8 +115,8 @@ def test_labels_that_the_model_does_not_know(model: fcl.Model, run: Run) -> None
     with pytest.raises(fcl.InputError, match=f"{message}0.5 in row 0"):
         encoded_target(model, np.array([0.5]), "y")
     numbers = replace(model, labels=(np.float64(0), np.float64(1)))
-    with pytest.raises(fcl.InputError, match=r"of the model, 0\.0 and 1\.0, got 'no' in row 1"):
-        encoded_target(numbers, np.array([1.0, "no"], object), "y")
+    with pytest.raises(fcl.InputError, match=r"of the model, 0\.0 and 1\.0, got 'no' in row 0"):
+        encoded_target(numbers, np.array(["no"]), "y")
     Path("t.csv").write_text("a,colour,y\n1,red,maybe\n")
     result = run("predict", "m.fcl", "t.csv", "--y", "y", "--out", "-")
     assert (result.exit_code, result.stdout) == (2, ""), result.output
