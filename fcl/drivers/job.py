@@ -33,9 +33,11 @@ from fcl.drivers.rows import (
 from fcl.errors import BudgetError, InputError
 from fcl.features import (
     Family,
+    Generator,
     Spec,
 )
 from fcl.features.centred import with_centres, with_centres_of
+from fcl.features.registry import check_home
 from fcl.features.standardized import say_divided, standardized
 from fcl.memory.allowance import within
 from fcl.objective import Limits, Loss, find_loss, resolve_C
@@ -230,6 +232,8 @@ def make_job(
         The memory budget is too small.
     """
     check_data_set("data", data)
+    if isinstance(features, Generator):
+        check_home(features)
     loss = find_loss(options.loss)
     if not loss.smooth and not one_pass:
         raise InputError(

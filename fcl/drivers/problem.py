@@ -13,7 +13,6 @@ from fcl.drivers.targets import EncodedTarget, encode_targets, select_valid_rows
 from fcl.errors import InputError
 from fcl.features import (
     Family,
-    Generator,
     Spec,
     bind_features,
     is_spec,
@@ -21,7 +20,6 @@ from fcl.features import (
     parse_features,
     spell_features,
 )
-from fcl.features.registry import check_home
 from fcl.memory.allowance import within
 from fcl.model.columns import matched
 from fcl.objective import Loss
@@ -115,8 +113,6 @@ def checked_spec(features: Any) -> Spec:
             "features must be a family such as Kmers(d=8), a Generator, a Concat, or their text, got "
             f"{features!r}"
         )
-    if isinstance(spec, Generator):
-        check_home(spec)
     found: Spec = spec
     return found
 
