@@ -92,7 +92,7 @@ class TrainSteps(LearnSteps):
         if options["dask"] is not None:
             if given.get("driver") and driver not in ("auto", "dask"):
                 raise click.UsageError(f"the driver {driver} has no address of a cluster (dask)")
-            options["driver"] = "dask"
+            driver = options["driver"] = "dask"
         if "writers" in given and driver not in ("auto", "processes"):
             raise click.UsageError(
                 f"the driver {driver} has no writers; give --driver processes:writers=N"

@@ -89,7 +89,7 @@ def test_command(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--driver", "inline"], "give --dask or --driver inline"),
+        (["--driver", "inline"], "the driver inline has no address of a cluster"),
         (["--writers", "2"], "the driver dask has no writers"),
     ],
 )
