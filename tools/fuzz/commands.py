@@ -56,7 +56,8 @@ def commands() -> dict[str, click.Command]:
     """The commands of the group ``fcl`` that read files, by name."""
     assert isinstance(group, click.Group)
     context = click.Context(group)
-    names = [name for name in group.list_commands(context) if name != "new-features"]
+    without = ("list", "new-features")
+    names = [name for name in group.list_commands(context) if name not in without]
     found = {name: group.get_command(context, name) for name in names}
     return {name: each for name, each in found.items() if each is not None}
 
