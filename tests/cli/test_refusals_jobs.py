@@ -269,7 +269,7 @@ CLASSES = [
     ("unknown label", softmax, "--class-weight a=1,z=2", "there is no label 'z'"),
     ("l1-ratio", softmax, "--l1-ratio 0", "train a ridge model with fcl stagewise"),
     ("class of one row", stagewise, "--y single", "at least two rows of each class"),
-    ("unknown class", stagewise, "--valid valid", "expected the labels of the model, .* got 'z' in row 3"),
+    ("unknown class", stagewise, "--valid valid", "the labels of the model, .* got 'z' in row 3"),
     ("absent class", stagewise, "--valid absent", "got no row of 'c'"),
     ("unlabelled", stagewise, "--valid unlabelled", 'unlabelled has no array "y"'),
     ("numbers", stagewise, "--y pair", "for numbers, give --regression"),
