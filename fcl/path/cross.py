@@ -17,7 +17,7 @@ from fcl.model.model import Model
 from fcl.options import PathOptions
 from fcl.path.folds import Folds
 from fcl.path.grid import Grid
-from fcl.path.problem import PathProblem
+from fcl.path.jobs import PathJobs
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import PathRows, RegularizationPath
 from fcl.path.result import PathPoint, PathResult, PathScores
@@ -32,27 +32,27 @@ from fcl.units import counted
 
 
 def cross_validated(
-    problem: PathProblem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
+    jobs: PathJobs, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> Iterator[PathResult]:
     """Yield a path over all rows as far as it is known: its first point, then all with their scores."""
-    folds, loss, rules = problem.folds, problem.loss, Rules.of(options)
+    folds, loss, rules = jobs.folds, jobs.loss, Rules.of(options)
     assert folds is not None
-    store = folder.store("", problem.about(), grid)
-    path = RegularizationPath(problem, PathRows(grid, part=problem.part), running, store)
+    store = folder.store("", jobs.about(), grid)
+    path = RegularizationPath(jobs, PathRows(grid, part=jobs.part), running, store)
     path.extend(lambda points: None, 1)  # C_min of all rows, which gives the grid of the folds
     none = np.full(len(path.points), np.nan)
     unscored = PathScores.of(loss, none, none, none[:, None][:0], "")
     reason = StopReason.INTERRUPTED
     yield PathResult(points=path.points, scores=unscored, select=options.select, reason=reason)
-    features = like_bound(problem.features, path.points[0].model.family)
-    problem = replace(problem, features=features)
-    alphas = path.grid_alphas(problem.sum_weights)
+    features = like_bound(jobs.features, path.points[0].model.family)
+    jobs = replace(jobs, features=features)
+    alphas = path.grid_alphas(jobs.sum_weights)
     shared = Grid(len(alphas), None, alphas)
     fold_paths = []
     for fold in range(int(folds.max()) + 1):
-        store = folder.store(f"fold-{fold + 1}", problem.about(), shared)
-        rows = PathRows(shared, fold, problem.part_of(fold_name(fold, folds)))
-        fold_paths.append(RegularizationPath(problem, rows, running, store))
+        store = folder.store(f"fold-{fold + 1}", jobs.about(), shared)
+        rows = PathRows(shared, fold, jobs.part_of(fold_name(fold, folds)))
+        fold_paths.append(RegularizationPath(jobs, rows, running, store))
     sign = 1.0 if loss.higher_is_better else -1.0
     most, reason = extend_folds(fold_paths, rules, sign, running.executor)
     full = path.extend(rules, most)
@@ -85,19 +85,17 @@ def fold_name(fold: int, folds: Folds) -> str:
 
 
 def refit_cross_validated(
-    problem: PathProblem, result: PathResult, alpha: float, running: PathContext
+    jobs: PathJobs, result: PathResult, alpha: float, running: PathContext
 ) -> PathPoint | None:
     """Refit the chosen point over all rows, and in each fold for the score."""
-    folds, number = problem.folds, result.chosen.number
+    folds, number = jobs.folds, result.chosen.number
     assert folds is not None
 
     def refit(fold: int) -> PathPoint | None:
         if fold < 0:
-            return running.run(refit_point, problem, None, result.chosen, alpha, "refit")
+            return running.run(refit_point, jobs, None, result.chosen, alpha, "refit")
         part = f"refit of {fold_name(fold, folds)}"
-        return running.run(
-            refit_point, problem, fold, result.fold_points[fold][number], alpha, part
-        )
+        return running.run(refit_point, jobs, fold, result.fold_points[fold][number], alpha, part)
 
     found, *own = running.executor.each(refit, [-1, *range(len(result.fold_points))])
     if found is None:
@@ -162,19 +160,19 @@ def _extended(
     return end
 
 
-def held_out_margins(problem: PathProblem, result: PathResult, running: PathContext) -> Floats:
+def held_out_margins(jobs: PathJobs, result: PathResult, running: PathContext) -> Floats:
     """The margin of each row by the chosen model of the fold that held the row out.
 
     float64 (n,), or (n, K) with K outputs; NaN for rows that no fold held out.
     """
-    folds, number = problem.folds, result.chosen.number
+    folds, number = jobs.folds, result.chosen.number
     assert folds is not None
     outputs = result.chosen.model.weights.shape[1:]
-    margins = np.full((problem.data.n_rows, *outputs), np.nan)
+    margins = np.full((jobs.data.n_rows, *outputs), np.nan)
 
     def of_fold(fold: int) -> Floats:
         found: Floats = running.run(
-            margins_of_fold, problem, fold, result.fold_points[fold][number].model
+            margins_of_fold, jobs, fold, result.fold_points[fold][number].model
         )
         return found
 
@@ -184,20 +182,20 @@ def held_out_margins(problem: PathProblem, result: PathResult, running: PathCont
 
 
 def held_out_scores(
-    problem: PathProblem, result: PathResult, oof: Floats
+    jobs: PathJobs, result: PathResult, oof: Floats
 ) -> dict[str, tuple[float, float]]:
     """Mean and standard error over the folds of each score of the chosen model, by name.
 
     Empty for several outputs. A score that a fold does not have, such as AUROC of one class, is left out.
     """
-    model, data = result.chosen.model, problem.data
-    if model.n_outputs > 1 or data.target is None or problem.folds is None:
+    model, data = result.chosen.model, jobs.data
+    if model.n_outputs > 1 or data.target is None or jobs.folds is None:
         return {}
     y = encoded_target(model, data.target, data.target_name)
     found: defaultdict[str, list[float]] = defaultdict(list)
     n_folds = len(result.fold_points)
     for fold in range(n_folds):
-        held = problem.folds == fold
+        held = jobs.folds == fold
         weights = None if data.weights is None else np.asarray(data.weights, np.float64)[held]
         scores = quality(model, y[held], oof[held], weights)
         if "AUPRC" in scores:
@@ -212,7 +210,7 @@ def held_out_scores(
 
 
 def margins_of_fold(
-    problem: PathProblem, running: PathContext, fold: int, model: Model
+    jobs: PathJobs, running: PathContext, fold: int, model: Model
 ) -> Iterator[Floats]:
     """Yield the margins of the rows that a fold held out, as a job."""
-    yield model.margins(problem.data)[problem.folds == fold]
+    yield model.margins(jobs.data)[jobs.folds == fold]

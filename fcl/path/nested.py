@@ -19,7 +19,7 @@ from fcl.options import PathOptions
 from fcl.path.cross import cross_validated, fold_name
 from fcl.path.folds import Folds, fold_of_rows
 from fcl.path.grid import Grid
-from fcl.path.problem import PathProblem, split_data
+from fcl.path.jobs import PathJobs, split_data
 from fcl.path.result import OuterFold, OuterScores, PathPoint
 from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores, margins_on
@@ -28,19 +28,19 @@ from fcl.run.reasons import StopReason
 
 
 def outer_folds(
-    problem: PathProblem, outer: Any, cv: Any, groups: Any
+    jobs: PathJobs, outer: Any, cv: Any, groups: Any
 ) -> tuple[Folds, list[tuple[int, Folds]]]:
     """The outer fold of each row, and for each of these folds the folds of the rows that are left.
 
     Arguments and errors as for :func:`fcl.train_path`.
     """
-    if problem.folds is None:
+    if jobs.folds is None:
         raise InputError(
             "outer: expected cv beside it, which chooses C in each outer fold, got none; give cv"
         )
-    data, seed = problem.data, int(problem.fixed["seed"])
+    data, seed = jobs.data, int(jobs.fixed["seed"])
     groups = data.groups if groups is None else groups
-    classifies = problem.loss.classifies
+    classifies = jobs.loss.classifies
     try:
         found = fold_of_rows(outer, data, groups, classifies, seed)
     except InputError as error:
@@ -65,7 +65,7 @@ def _cv_of(cv: Any, left: np.ndarray, groups: Any) -> Any:
 
 
 def score_outer_folds(
-    problem: PathProblem,
+    jobs: PathJobs,
     folds: tuple[Folds, list[tuple[int, Folds]]],
     options: PathOptions,
     grid: Grid,
@@ -80,10 +80,10 @@ def score_outer_folds(
 
     def scored(numbered: tuple[int, Folds]) -> OuterFold:
         fold, inner = numbered
-        train, held = split_data(problem.data, outer, fold, "outer")
+        train, held = split_data(jobs.data, outer, fold, "outer")
         assert train.weights is not None
         part = replace(
-            problem,
+            jobs,
             data=train,
             folds=inner,
             sum_weights=float(train.weights.sum()),
@@ -100,14 +100,14 @@ def score_outer_folds(
 
     found = running.executor.each(scored, every)
     mean, se = fold_scores(np.array([[fold.score] for fold in found]))
-    return OuterScores(problem.loss.metric, found, float(mean[0]), float(se[0]))
+    return OuterScores(jobs.loss.metric, found, float(mean[0]), float(se[0]))
 
 
 def score_choice(
-    problem: PathProblem, running: PathContext, fold: int, chosen: PathPoint
+    jobs: PathJobs, running: PathContext, fold: int, chosen: PathPoint
 ) -> Iterator[OuterFold]:
-    """Yield the choice of a search, scored on the validation rows of a problem."""
-    job = problem.make_job()
+    """Yield the choice of a search, scored on the validation rows of a path."""
+    job = jobs.make_job()
     rows = job.valid
     assert rows is not None
     margins = margins_on(job, rows, chosen.model)

@@ -19,7 +19,7 @@ from fcl.features.support import SupportFamily
 from fcl.model.certificate import Scope
 from fcl.model.model import Model
 from fcl.objective import resolve_C
-from fcl.path.problem import PathProblem
+from fcl.path.jobs import PathJobs
 from fcl.path.result import PathPoint
 from fcl.path.running import PathContext
 from fcl.run.reasons import StopReason
@@ -30,7 +30,7 @@ REFIT_L1 = 1e-6
 
 
 def refit_point(
-    problem: PathProblem,
+    jobs: PathJobs,
     running: PathContext,
     fold: int | None,
     point: PathPoint,
@@ -38,8 +38,8 @@ def refit_point(
     part: str,
 ) -> Iterator[PathPoint | None]:
     """Yield the refit of a point over the training rows of a fold, or over all rows; as a job."""
-    problem = replace(problem, options=replace(problem.options, driver="inline"))
-    job = problem.make_job() if fold is None else problem.make_fold_job(fold, running)
+    jobs = replace(jobs, options=replace(jobs.options, driver="inline"))
+    job = jobs.make_job() if fold is None else jobs.make_fold_job(fold, running)
     yield refit_support(job, point, alpha, running, part)
 
 

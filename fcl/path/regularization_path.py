@@ -23,7 +23,7 @@ from fcl.files.same_job import JobFacts
 from fcl.objective import resolve_C
 from fcl.objective.metrics import auroc
 from fcl.path.grid import Grid, resolve_grid
-from fcl.path.problem import PathProblem
+from fcl.path.jobs import PathJobs
 from fcl.path.result import PathPoint
 from fcl.path.running import PathContext
 from fcl.path.scores import bootstrap_error, empty_score, margins_on, ranking
@@ -64,12 +64,12 @@ class RegularizationPath:
 
     def __init__(
         self,
-        problem: PathProblem,
+        jobs: PathJobs,
         rows: PathRows,
         running: PathContext,
         store: PathFolder | None = None,
     ) -> None:
-        self._problem, self._rows, self._running, self._store = problem, rows, running, store
+        self._jobs, self._rows, self._running, self._store = jobs, rows, running, store
         saved = None if store is None else store.load()
         self._saved = saved or SavedPath([], None, np.empty(0))
         self.saved = True  #: whether the last points could be saved
@@ -106,7 +106,7 @@ class RegularizationPath:
         while reason is None and len(self.points) < most:
             executor = self._running.executor
             args = (self._rows, self._saved, enough, most)
-            for saved, end in executor.stream(add_points, self._problem, self._running, *args):
+            for saved, end in executor.stream(add_points, self._jobs, self._running, *args):
                 is_new = len(saved.points) > len(self.points)
                 self._saved, reason = saved, end
                 if self._store is not None and (is_new or not self.saved):
@@ -115,7 +115,7 @@ class RegularizationPath:
 
 
 def add_points(
-    problem: PathProblem,
+    jobs: PathJobs,
     running: PathContext,
     rows: PathRows,
     saved: SavedPath,
@@ -126,7 +126,7 @@ def add_points(
 
     Yields all points after each new one, and the reason of the last.
     """
-    fit = _PathFit(problem, running, rows, saved)
+    fit = _PathFit(jobs, running, rows, saved)
     with closing(fit.new_points()) as cuts:
         for cut in cuts:
             is_new = len(fit.points) > len(saved.points)
@@ -144,9 +144,9 @@ class _PathFit:
     """Trains at one C after the other, on the same prepared rows, and scores each model."""
 
     def __init__(
-        self, problem: PathProblem, running: PathContext, rows: PathRows, saved: SavedPath
+        self, jobs: PathJobs, running: PathContext, rows: PathRows, saved: SavedPath
     ) -> None:
-        self._problem, self._running, self._rows = problem, running, rows
+        self._jobs, self._running, self._rows = jobs, running, rows
         self.points = list(saved.points)
         self._begun_with, self._state, self._values = saved, saved.state, saved.values
         #: the anchor at which the last point ended
@@ -159,8 +159,8 @@ class _PathFit:
         fold, saved = self._rows.fold, self._begun_with.checkpoint
         resumed = None if saved is None else saved.family
         if fold is None:
-            return self._problem.make_job(resumed=resumed)
-        return self._problem.make_fold_job(fold, self._running, resumed=resumed)
+            return self._jobs.make_job(resumed=resumed)
+        return self._jobs.make_fold_job(fold, self._running, resumed=resumed)
 
     def saved(self) -> SavedPath:
         """The points so far."""
@@ -179,15 +179,13 @@ class _PathFit:
 
     def report_last(self) -> None:
         """Report that the last point is done."""
-        metric, part, point = self._problem.loss.metric, self._rows.part, self.points[-1]
+        metric, part, point = self._jobs.loss.metric, self._rows.part, self.points[-1]
         C = self._C_of_all_rows(point.C, point.alpha)
         self._running.point_done(point, len(self._values), C, metric, part)
 
     def _C_of_all_rows(self, C: float, alpha: float) -> float:
         """The C of a point in the table of the path: folds have its alpha, and fewer rows."""
-        return (
-            C if self._rows.fold is None else resolve_C(None, alpha, self._problem.sum_weights)[0]
-        )
+        return C if self._rows.fold is None else resolve_C(None, alpha, self._jobs.sum_weights)[0]
 
     def new_points(self) -> Generator[StopReason | None]:
         """Add a point at a time; yields None after each, or why the path was cut short."""
@@ -286,7 +284,7 @@ class _PathFit:
         if job.valid is not None:
             score, margins = measure(result)
             if self._rows.bootstraps:
-                groups = self._problem.groups
+                groups = self._jobs.groups
                 se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, groups)
             if ranking(job):
                 area = auroc(job.valid.y, margins, job.valid.s)

@@ -35,8 +35,8 @@ from fcl.path.cross import (
     refit_cross_validated,
 )
 from fcl.path.grid import Grid, check_alphas
+from fcl.path.jobs import PathJobs, make_path_jobs
 from fcl.path.nested import outer_folds, score_outer_folds
-from fcl.path.problem import PathProblem, make_path_problem
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import PathRows, RegularizationPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, PathScores
@@ -210,14 +210,14 @@ def run_path(**given: Any) -> PathResult:
         grid = Grid(len(values), None, values)
     cv, groups, outer, folder = get("cv"), get("groups"), get("outer"), get("folder")
     of_jobs = _of_jobs(training_options, client)
-    problem = make_path_problem(data, given["features"], get("valid"), of_jobs, cv, groups, warn)
-    if not problem.validates and problem.folds is None:
+    jobs = make_path_jobs(data, given["features"], get("valid"), of_jobs, cv, groups, warn)
+    if not jobs.validates and jobs.folds is None:
         options.check_unscored()
-    nested = None if outer is None else outer_folds(problem, outer, cv, groups)
+    nested = None if outer is None else outer_folds(jobs, outer, cv, groups)
     place = Folder(
         None if folder is None else local_path(folder, "the points of a path"), get("trusted", ())
     )
-    search = _validated if problem.folds is None else _cross_validated
+    search = _validated if jobs.folds is None else _cross_validated
     reporter = Reporter(get("progress"), get("should_stop"))
     dask, tls = training_options.dask, training_options.dask_tls
     with (
@@ -226,25 +226,25 @@ def run_path(**given: Any) -> PathResult:
         one_blas_thread(),
         reporter.explained(),
         executor_for(
-            client, dask, tls, problem.needs, reporter.report, reporter.should_stop
-        ) as jobs,
+            client, dask, tls, jobs.needs, reporter.report, reporter.should_stop
+        ) as executor,
     ):
-        reporter.report(problem.started)
-        running = PathContext(reporter.report, reporter.should_stop, executor=jobs)
+        reporter.report(jobs.started)
+        running = PathContext(reporter.report, reporter.should_stop, executor=executor)
         found: list[PathResult] = []
 
         def choose() -> None:
-            for result in search(problem, options, grid, running, place):
+            for result in search(jobs, options, grid, running, place):
                 found[:] = [result]
 
         def assess() -> OuterScores | None:
             if nested is None or (found and found[0].reason is StopReason.INTERRUPTED):
                 return None
-            return score_outer_folds(problem, nested, options, grid, running, place)
+            return score_outer_folds(jobs, nested, options, grid, running, place)
 
         parts: list[Callable[[], Any]] = [choose] if nested is None else [choose, assess]
         try:
-            *_, scores = jobs.each(lambda part: part(), parts)
+            *_, scores = executor.each(lambda part: part(), parts)
             reason = reporter.cause(found[0].reason)
         except KeyboardInterrupt:
             scores, reason = None, reporter.cause(StopReason.INTERRUPTED)
@@ -278,17 +278,17 @@ def _of_jobs(options: TrainOptions, client: Any) -> TrainOptions:
 
 
 def _validated(
-    problem: PathProblem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
+    jobs: PathJobs, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> Iterator[PathResult]:
     """Yield a path that is scored on one set of rows, or not at all."""
-    loss, rules = problem.loss, Rules.of(options)
-    store = folder.store("", problem.about(), grid)
+    loss, rules = jobs.loss, Rules.of(options)
+    store = folder.store("", jobs.about(), grid)
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
-    groups = problem.groups
-    path = RegularizationPath(problem, PathRows(grid, bootstraps=errs), running, store)
-    sign = (1.0 if loss.higher_is_better else -1.0) if problem.validates else 0.0
+    groups = jobs.groups
+    path = RegularizationPath(jobs, PathRows(grid, bootstraps=errs), running, store)
+    sign = (1.0 if loss.higher_is_better else -1.0) if jobs.validates else 0.0
     reason = path.extend(replace(rules, sign=sign)) or StopReason.DONE
-    points = _with_errors(path.points, problem) if errs else path.points
+    points = _with_errors(path.points, jobs) if errs else path.points
     errors = np.array([point.se for point in points])
     units = "rows" if groups is None else counted(groups.max() + 1, "group")
     error_from = f"{SAMPLES} bootstrap samples of the validation {units}"
@@ -299,35 +299,35 @@ def _validated(
     yield result
     if options.refit and reason is not StopReason.INTERRUPTED:
         args = (None, result.chosen, options.refit_alpha, "refit")
-        yield replace(result, refit=running.run(refit_point, problem, *args))
+        yield replace(result, refit=running.run(refit_point, jobs, *args))
 
 
 def _cross_validated(
-    problem: PathProblem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
+    jobs: PathJobs, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> Iterator[PathResult]:
     """Yield a cross-validated path, then with the margins of held-out rows, and with the refit."""
-    for result in cross_validated(problem, options, grid, running, folder):
+    for result in cross_validated(jobs, options, grid, running, folder):
         yield result
     if result.reason is StopReason.INTERRUPTED:
         return
-    oof = held_out_margins(problem, result, running)
-    scores = held_out_scores(problem, result, oof)
-    yield (result := replace(result, oof=oof, folds=problem.folds, held_out=scores))
+    oof = held_out_margins(jobs, result, running)
+    scores = held_out_scores(jobs, result, oof)
+    yield (result := replace(result, oof=oof, folds=jobs.folds, held_out=scores))
     if options.refit:
-        refit = refit_cross_validated(problem, result, options.refit_alpha, running)
+        refit = refit_cross_validated(jobs, result, options.refit_alpha, running)
         yield replace(result, refit=refit)
 
 
-def _with_errors(points: list[PathPoint], problem: PathProblem) -> list[PathPoint]:
+def _with_errors(points: list[PathPoint], jobs: PathJobs) -> list[PathPoint]:
     """The points with the standard errors that an earlier run, with another rule, did not measure."""
     if not any(np.isnan(point.se) and np.isfinite(point.score) for point in points):
         return points
-    job = problem.make_job()
+    job = jobs.make_job()
     assert job.valid is not None
     found = []
     for point in points:
         margins = margins_on(job, job.valid, point.model)
-        se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, problem.groups)
+        se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, jobs.groups)
         found.append(replace(point, se=se))
     return found
 

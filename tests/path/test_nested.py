@@ -10,8 +10,8 @@ from sklearn.model_selection import KFold
 
 import fcl
 from fcl.options import TrainOptions
+from fcl.path.jobs import make_path_jobs
 from fcl.path.nested import outer_folds
-from fcl.path.problem import make_path_problem
 from fcl.run.events import PointDone
 from tests.path.conftest import D, rows, train_path
 
@@ -21,16 +21,16 @@ OPTIONS: dict[str, Any] = {"points": 3, "C_max": 0.5}
 def test_groups_are_held_out_together_in_both() -> None:
     y, groups = np.arange(60) % 2, np.arange(60) // 12
     data = fcl.open_data(rows(n=60)[0], y=y)
-    problem = make_path_problem(
+    jobs = make_path_jobs(
         data, fcl.Kmers(D), None, TrainOptions.checked(alpha=1.0, memory="1GiB"), 5, groups, False
     )
-    folds = outer_folds(problem, 5, 5, groups)
+    folds = outer_folds(jobs, 5, 5, groups)
     for fold, inner in folds[1]:
         held = folds[0] == fold
         assert (inner[held] == -1).all() and set(inner[~held]) == {0, 1, 2, 3}  # groups are left
         for group in range(5):
             assert len(set(inner[groups == group])) == len(set(folds[0][groups == group])) == 1
-    shuffled = outer_folds(problem, KFold(3), KFold(4), None)
+    shuffled = outer_folds(jobs, KFold(3), KFold(4), None)
     assert [set(inner) for _, inner in shuffled[1]] == [{-1, 0, 1, 2, 3}] * 3
 
 

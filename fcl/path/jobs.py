@@ -1,4 +1,4 @@
-"""What a path trains on and validates on."""
+"""The jobs that a path makes of its rows: over all of them, and of each fold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fcl.drivers.session import started
 from fcl.errors import InputError, ScaleWarning
 from fcl.features.base import is_sampled
 from fcl.features.standardized import uneven_scales
-from fcl.objective import Loss
+from fcl.objective import Loss, find_loss
 from fcl.options import FIXED, TrainOptions
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
 from fcl.path.running import PathContext
@@ -32,15 +32,14 @@ _FIXED = ("tol", "max_passes", *(name for name in FIXED if name not in ("C", "al
 
 
 @dataclass(frozen=True)
-class PathProblem:
-    """What is trained on and validated on."""
+class PathJobs:
+    """What the jobs of a path are made of, at any C."""
 
     data: DataSet
     features: Spec | str
     valid: DataSet | None
     options: TrainOptions  #: of training, at any C
-    loss: Loss
-    sum_weights: float
+    sum_weights: float  #: of the training rows of all folds
     validates: bool  #: whether there are validation rows without folds
     folds: Folds | None
     groups: npt.NDArray[np.int64] | None  #: of the validation rows
@@ -48,6 +47,11 @@ class PathProblem:
     needs: Needs  #: of each job
     started: Started  #: the event of the start
     part: str = ""  #: name of the rows in events; empty for all
+
+    @property
+    def loss(self) -> Loss:
+        """The loss, of the validation rows too."""
+        return find_loss(self.options.loss)
 
     def make_job(self, resumed: Mapping[str, Any] | None = None) -> Job:
         """The job over all training rows, at any C; it has no time limit if the folds have one.
@@ -90,7 +94,7 @@ class PathProblem:
         }
 
 
-def make_path_problem(
+def make_path_jobs(
     data: DataSet,
     features: Spec | str,
     valid: DataSet | None,
@@ -98,7 +102,7 @@ def make_path_problem(
     cv: Any,
     groups: Any,
     warn: bool,
-) -> PathProblem:
+) -> PathJobs:
     """Validate data and options; arguments and errors as for :func:`fcl.train_path`."""
     job = make_job(data, features, options, valid=valid)
     if is_sampled(job.family):
@@ -131,12 +135,11 @@ def make_path_problem(
         units = encode_groups("groups", groups, valid.n_rows)
         if job.valid is not None and job.valid.keep is not None:
             units = units[job.valid.keep]
-    return PathProblem(
+    return PathJobs(
         data=data,
         features=features,
         valid=valid,
         options=options,
-        loss=job.loss,
         sum_weights=job.sum_weights,
         validates=job.valid is not None,
         folds=folds,
