@@ -107,8 +107,12 @@ def starts(python: str | pathlib.Path) -> bool:
 
 
 def clean_env() -> dict[str, str]:
-    """os.environ without the variables that make a Python use another environment."""
+    """os.environ without the variables that make a Python use another environment, or no bytecode.
+
+    The tests start about a thousand processes, each of which would compile the 500 modules of fcl.
+    """
     leave_out = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__", "PIP_TARGET"}
+    leave_out.add("PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if name not in leave_out}
     return {**kept, "PIP_USER": "0"}  # pip refuses --user in a virtual environment
 
