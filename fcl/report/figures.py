@@ -176,7 +176,8 @@ def bars(names: Sequence[str], values: Sequence[float], title: str, most: float 
         axes.grid(axis="y", visible=False)
         axes.locator_params(axis="x", nbins=5)
         for y, text in zip(at, texts if above else [], strict=False):
-            axes.text(0.0, y + 0.2, text, transform=axes.get_yaxis_transform(), va="center")
+            left = axes.get_yaxis_transform()
+            axes.annotate(text, (0.0, y + 0.2), (3, 0), left, "offset points", va="center")
     return drawn.svg
 
 

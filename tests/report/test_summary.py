@@ -31,7 +31,7 @@ def test_a_good_model() -> None:
     text = lead(case)
     assert text.startswith("On 150 rows of the data: AUPRC 0.") and "95 % interval" in text
     assert "The intervals assume that rows are independent." in text
-    assert "a random order has 0.5)" in text and "It uses 4 of 6 possible features." in text
+    assert "a random order has 0.5)" in text and "The model uses 4 of 6 possible features." in text
     assert text.endswith("lower the training objective by more than 0.80 %.")
     trained = lead(case, fingerprint=case.data.fingerprint())
     assert "of its training data" in trained

@@ -85,12 +85,12 @@ def _size(model: Model) -> str:
     size = counted(model.family.n_features, "possible feature")
     if is_sampled(model.family):
         size = "an unlimited number of features"
-    return f"It uses {model.n_active:,} of {size}."
+    return f"The model uses {model.n_active:,} of {size}."
 
 
 def _stagewise(context: Context) -> list[str]:
     model = cast("StagewiseModel", context.predictor)
-    size = f"It uses {model.n_blocks:,} of {counted(model.all_blocks, 'block')} of features."
+    size = f"The model uses {model.n_blocks:,} of {counted(model.all_blocks, 'block')} of features."
     found = model.certificate
     if found is None:
         return [size, "Nothing is proved about it: the gap to the joint optimum was not computed."]

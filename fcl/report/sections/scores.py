@@ -49,7 +49,8 @@ WITHOUT = (
     "Scores, effects and single rows need rows of data: fcl report MODEL --data DATA --out FILE."
 )
 INTERVALS = (
-    "Intervals hold 95 % of the scores of random samples of so many rows, if rows are independent."
+    "The intervals show how much a score would vary over other samples of as many rows, if rows are "
+    "independent."
 )
 
 Blocks = list[Figure | Table]
