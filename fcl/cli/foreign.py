@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +19,7 @@ from fcl.store import is_remote, kind_of, local_neighbour, locate
 from fcl.units import counted
 
 if TYPE_CHECKING:
-    from fcl.convert.run import Progress
+    from fcl.convert.run import Progress, Summary
     from fcl.model.predictor import Predictor
 
 #: Options that name arrays of DATA, with their defaults; of a file they name columns.
@@ -93,7 +95,8 @@ def native_rows(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[st
 
         named = _reading(valid_format, options, given)
         named.pop("negatives", None)
-        if named.get("pad") and "length" not in named:
+        fits_train = not _any_length(valid_format, options)
+        if fits_train and named.get("pad") and "length" not in named:
             named["length"] = int(_group(rows["data"])["X"].shape[1])
         if valid_format in WITH_COLUMNS:
             named |= dict.fromkeys(_OF_COLUMNS) | {"like": rows["data"]}
@@ -101,13 +104,14 @@ def native_rows(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[st
     return rows
 
 
+@contextmanager
 def rows_of_report(
     path: str, model: Predictor, options: Mapping[str, Any], given: Set[str]
-) -> dict[str, Any]:
-    """The options of ``fcl report``, as they are for rows in a format of fcl.
+) -> Iterator[dict[str, Any]]:
+    """Yield the options of ``fcl report`` for rows in a format of fcl.
 
-    DATA in another format is converted beside the page, with the columns of the model; the rows that a
-    training converted beside the model are used again.
+    The rows that a training converted beside the model are used again. Other rows get the columns of the
+    model, in a temporary folder beside the page.
     """
     from fcl.convert.registry import WITH_COLUMNS
 
@@ -115,7 +119,8 @@ def rows_of_report(
     format = foreign_format(data, options)
     if format is None:
         _refuse_file_options(given & {*names, "memory"}, data)
-        return dict(options)
+        yield dict(options)
+        return
     named = _reading(format, options, given, names)
     if options["groups"] is not None:
         named["groups"] = options["groups"]
@@ -123,19 +128,34 @@ def rows_of_report(
         named |= {"pad": True, "anchor": named.get("anchor", "start")}
     inputs = [data, *filter(None, [named.pop("negatives", None)])]
     rows = {**options, "x": "X", "y": "y", "data": _kept_by_training(path, inputs, named)}
-    if rows["data"] is None:
-        from fcl.convert.reference import Reference
-
-        kept = local_neighbour(path, ".data.zarr")
-        like = kept if format in WITH_COLUMNS and kind_of(locate(kept)) else None
-        columns = Reference.of_model(model, like, "fcl convert with --like TRAIN.zarr")
-        named |= {"columns_of": path, "model": columns, "like": like}
-        rows["data"] = _convert(inputs, ".data.zarr", named, options)
     if options["weights"] is not None:
         rows["weights"] = "weights"
     if options["groups"] is not None:
         rows["groups"] = "obs/group"
-    return rows
+    if rows["data"] is not None:
+        yield rows
+        return
+    from fcl.convert.reference import Reference
+    from fcl.convert.run import convert
+
+    kept = local_neighbour(path, ".data.zarr")
+    like = kept if format in WITH_COLUMNS and kind_of(locate(kept)) else None
+    columns = Reference.of_model(model, like, "fcl convert with --like TRAIN.zarr")
+    beside = os.path.dirname(os.path.abspath(local_neighbour(options["out"], "")))
+    with TemporaryDirectory(prefix=".fcl-report-", dir=beside) as folder:
+        out = os.path.join(folder, "rows.zarr")
+        with progress_bar() as progress:
+            summary = convert(
+                inputs,
+                out,
+                memory=options["memory"],
+                progress=progress,
+                model=columns,
+                like=like,
+                **named,
+            )
+        _note_conversion(" and ".join(inputs), summary, "with the columns of the model")
+        yield {**rows, "data": out}
 
 
 def _kept_by_training(path: str, inputs: Sequence[str], named: Mapping[str, Any]) -> str | None:
@@ -243,15 +263,18 @@ def _convert(
         return out
     for text in changed:
         messages.note(f"{data}: converted again, since {text}")
-    messages.note(
-        f"{data}: {counted(summary.rows, 'row')} converted to {out}, which later jobs use again while "
-        "the file and the options are the same"
-    )
+    kept = f"to {out}, which later jobs use again while the file and the options are the same"
+    _note_conversion(data, summary, kept)
+    return out
+
+
+def _note_conversion(data: str, summary: Summary, how: str) -> None:
+    """Say how many rows were converted and dropped, and what was noticed."""
+    messages.note(f"{data}: {counted(summary.rows, 'row')} converted {how}")
     for reason, count in summary.dropped.most_common():
         messages.note(f"dropped: {count:,} {reason}")
     for note in summary.notes:
         messages.note(note)
-    return out
 
 
 @contextmanager

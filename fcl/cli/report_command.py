@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Set
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,8 +40,8 @@ def command(ctx: click.Context, /, model: str, out: str, **options: Any) -> int:
 
     The page is one file, which opens without a network. Rows are streamed. The same model and data give
     the same page, byte for byte. DATA is a Zarr group, HDF5 or npy; or a file that fcl convert reads,
-    with its options: its rows are converted to OUT.data.zarr, unless a training has converted them
-    beside MODEL, and used again while the file, the options and the model are the same.
+    with its options: the rows that a training converted beside MODEL are used again, and other rows are
+    converted in a temporary folder beside OUT, which is removed.
     """
     from fcl.report.export import write_files
     from fcl.report.extras import check_extras
@@ -104,13 +105,17 @@ def _report(model: str, options: Mapping[str, Any], given: Set[str] | None = Non
                 raise click.UsageError(f"--{name} names an array of --data, which is missing")
         return make_report(model, names=names, **shown)
     trained = load_model(model, options["imports"])
+    converted: AbstractContextManager[Mapping[str, Any]] = nullcontext(options)
     if given is not None:
-        options = rows_of_report(model, trained, options, given)
-    arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
-    arrays["covariates"] = trained.covariate_names or None
-    data = open_rows(options["data"], **arrays)
-    groups = _groups(options)
-    return make_report(model, data, groups=groups, names=names, **shown)
+        converted = rows_of_report(model, trained, options, given)
+    with converted as rows:
+        arrays = {name: rows[name] for name in ("x", "y", "weights", "offset")}
+        arrays["covariates"] = trained.covariate_names or None
+        data = open_rows(rows["data"], **arrays)
+        if rows["data"] != options["data"]:
+            files = options["data"], options["negatives"]
+            data.name = " and ".join(os.path.basename(path) for path in files if path)
+        return make_report(model, data, groups=_groups(rows), names=names, **shown)
 
 
 def _groups(options: Mapping[str, Any]) -> np.ndarray | None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from fcl.convert.contract import ConvertSource
 from fcl.convert.files import file_state
-from fcl.convert.reference import Reference
 from fcl.convert.run import Progress, Summary, convert
 from fcl.errors import InputError
 from fcl.files.same_job import JobFacts, differences
@@ -25,18 +24,14 @@ def convert_cached(
     *,
     memory: int | str,
     progress: Progress | None = None,
-    columns_of: str | None = None,
-    model: Reference | None = None,
     **options: Any,
 ) -> tuple[Summary | None, list[str]]:
     """Convert files as :func:`convert` does, unless their conversion is there already.
 
-    columns_of : the model file of the columns `model`.
-
     Returns the summary, or None for a conversion of an earlier call; and what has changed since then, in
     words, if it was made again. InputError if `out` is something else than a conversion.
     """
-    facts = _facts(inputs, options, columns_of)
+    facts = _facts(inputs, options)
     saved, changed = _saved(out), []
     if saved is not None:
         changed = _changes(saved, facts)
@@ -45,8 +40,8 @@ def convert_cached(
 
     def attributes(source: ConvertSource) -> dict[str, Any]:
         read = {str(file.path.absolute()): file.state for file in source.inputs}
-        for path in filter(None, (options.get("like"), columns_of)):
-            read[os.path.abspath(path)] = _state(path)
+        if options.get("like"):
+            read[os.path.abspath(options["like"])] = _state(options["like"])
         return {ATTRIBUTE: {"options": facts, "read": read}}
 
     summary = convert(
@@ -56,7 +51,6 @@ def convert_cached(
         overwrite=saved is not None,
         progress=progress,
         attributes=attributes,
-        model=model,
         **options,
     )
     return summary, changed
@@ -68,17 +62,16 @@ def is_conversion_of(out: str, inputs: Sequence[str], **options: Any) -> bool:
         saved = _saved(out)
     except InputError:
         return False
-    return saved is not None and not _changes(saved, _facts(inputs, options, None))
+    return saved is not None and not _changes(saved, _facts(inputs, options))
 
 
-def _facts(inputs: Sequence[str], options: Mapping[str, Any], model: str | None) -> dict[str, Any]:
+def _facts(inputs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """What must be the same for a conversion to be used again, beside the files."""
     return {
         **dict.fromkeys(READING),
         **{name: value for name, value in options.items() if value is not False},
         "version": __version__,
         "files": [os.path.abspath(path) for path in inputs],
-        "model": None if model is None else os.path.abspath(model),
     }
 
 

@@ -62,17 +62,18 @@ class SequenceReader(BlockReader):
         self._letters = self._text or int(first[0, 0]) > UNKNOWN
 
     def iter_codes(
-        self, block_rows: int, first: int = 0, last: int | None = None
+        self, block_rows: int, first: int = 0, last: int | None = None, width: int | None = None
     ) -> Iterator[tuple[int, int, np.ndarray]]:
         """Iterate over blocks of the kept rows ``first`` to ``last``, in order.
 
-        Every storage chunk is decoded once; one chunk and one block are held at a time.
+        Every storage chunk is decoded once; one chunk and one block are held at a time. Sequences shorter
+        than ``width`` get unknown letters at their end.
 
         Yields
         ------
         start, stop : int
             Range of kept rows: ``block_rows`` of them, fewer in the last block.
-        codes : uint8 (stop - start, length)
+        codes : uint8 (stop - start, width)
             0-3, or 4 for unknown; C-contiguous. Each array is new, so the caller may keep or modify it.
 
         Raises
@@ -80,12 +81,14 @@ class SequenceReader(BlockReader):
         InputError
             An element is not a nucleotide; the message names row and column of the first one.
         """
-        block = np.empty((0, self.length), dtype=np.uint8)
+        width = self.length if width is None else width
+        block = np.empty((0, width), dtype=np.uint8)
         for piece in self._pieces(block_rows, first, last):
             start, stop, filled, numbers = piece[:4]
             if not filled:
-                block = np.empty((stop - start, self.length), dtype=np.uint8)
-            self._decode(piece, block[filled : filled + len(numbers)])
+                block = np.empty((stop - start, width), dtype=np.uint8)
+                block[:, self.length :] = UNKNOWN
+            self._decode(piece, block[filled : filled + len(numbers), : self.length])
             if piece.ends_block:
                 yield start, stop, block
             del piece  # before the next chunk is read

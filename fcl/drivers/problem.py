@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from fcl.data import DataSet
 from fcl.data.outputs import check_class_count, refuse_rare_classes
+from fcl.data.sequences import SequenceReader
 from fcl.drivers.rows import Rows, check_data_set, held_out_rows, select_rows
 from fcl.drivers.targets import EncodedTarget, encode_targets, select_valid_rows
 from fcl.errors import InputError
@@ -83,6 +84,8 @@ def make_problem(
     elif y.n_outputs == 1 and targets is None:
         loss.check_training(train.y, data.target_name)
     family = bound_family(spec, data, train.keep, options.memory, resumed)
+    if isinstance(valid, DataSet):
+        family = _long_enough(family, valid)
     valid_rows = None
     if held is not None:
         valid_rows = select_rows(data, y.y, data.weights, held, "validate on: raise valid_fraction")
@@ -131,6 +134,13 @@ def bound_family(
     own = spec if resumed is None else kept_features(spec, resumed)
     with within(memory):  # rows are read before the plan
         return bind_features(own, data.rows, keep)
+
+
+def _long_enough(family: Family, data: DataSet) -> Family:
+    """The family; bags, which take sequences of any length, for the length of these rows, too."""
+    if family.row_kind != "sequences" or not family.any_width:
+        return family
+    return family.resized(max(family.row_width, SequenceReader(data.rows).length))
 
 
 def matched_valid(valid: Any, data: DataSet, family: Family) -> DataSet:

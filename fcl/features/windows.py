@@ -49,11 +49,14 @@ def window_length(rows: RowReader, d: int, name: str) -> int:
 
 
 def window_reader(
-    rows: RowReader, length: int, keep: npt.NDArray[np.bool_] | None = None
+    rows: RowReader,
+    length: int,
+    keep: npt.NDArray[np.bool_] | None = None,
+    takes_shorter: bool = False,
 ) -> SequenceReader:
     """A reader of the kept rows of a data set; InputError unless windows have ``length`` letters."""
     reader = SequenceReader(rows, keep=keep)
-    if reader.length != length:
+    if reader.length > length or (reader.length < length and not takes_shorter):
         raise InputError(
             f"{rows.name}: windows of {counted(reader.length, 'letter')}, but the features are made for "
             f"windows of {length}"
@@ -119,6 +122,7 @@ class WindowFamily(Family):
 
     d: int
     length: int
+    takes_shorter = False  #: whether shorter sequences may be filled up with unknown letters
     row_kind = "sequences"
     quick_passes = True
 
@@ -143,10 +147,11 @@ class WindowFamily(Family):
         first: int = 0,
         last: int | None = None,
     ) -> Iterator[tuple[int, int, np.ndarray]]:
-        return window_reader(rows, self.length, keep).iter_codes(block_rows, first, last)
+        reader = window_reader(rows, self.length, keep, self.takes_shorter)
+        return reader.iter_codes(block_rows, first, last, self.length)
 
     def check_rows(self, rows: RowReader) -> None:
-        window_reader(rows, self.length)
+        window_reader(rows, self.length, takes_shorter=self.takes_shorter)
 
     def record_shape(self, block_rows: int) -> tuple[int, ...]:
         return (-(-self.length // 4), block_rows)

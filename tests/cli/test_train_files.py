@@ -122,18 +122,20 @@ def test_a_report_on_the_training_table_and_on_another(run: Run) -> None:
     ok(run("train", *TABLE, "--missing", "mean"))
     churn = ("--y", "churn", "--missing", "mean")
     result = report(run, "--data", "churn.csv", *churn)
-    assert converted_before(result) and not Path("r.html.data.zarr").exists()
-    assert "200 rows of m.fcl.data.zarr" in Path("r.html").read_text()
+    assert converted_before(result)
+    assert "200 rows of churn.csv" in Path("r.html").read_text()
     lines = map("{},{},{},{}\n".format, np.where(CHURN == "no", "", CHURN), PLANS, PEOPLE, AGES)
     Path("new.csv").write_text("churn,plan,person,age\n" + "".join(lines))
     new = ("--data", "new.csv", *churn, "--missing-target", "drop", "--groups", "plan")
+    files = sorted(os.listdir())
     first = report(run, *new)
     n = int((CHURN == "yes").sum())
-    assert not converted_before(first) and f"dropped: {200 - n} without a target" in first.stderr
-    assert f"{n} rows of r.html.data.zarr" in Path("r.html").read_text()
-    assert converted_before(report(run, *new))
-    ok(run("train", *TABLE, "--missing", "mean", "--C", "0.2", "--overwrite"))
-    assert "m.fcl was" in report(run, *new).stderr
+    assert f"new.csv: {n} rows converted with the columns of the model" in first.stderr
+    assert f"dropped: {200 - n} without a target" in first.stderr
+    page = Path("r.html").read_text()
+    assert f"{n} rows of new.csv" in page and sorted(os.listdir()) == files
+    report(run, *new)
+    assert Path("r.html").read_text() == page
 
 
 def test_reports_on_other_formats(run: Run) -> None:
@@ -142,7 +144,7 @@ def test_reports_on_other_formats(run: Run) -> None:
     Path("new.svm").write_text("".join(line.partition(" 3:")[0] + "\n" for line in lines))
     ok(run("train", "rows.svm", *JOB))
     assert converted_before(report(run, "--data", "rows.svm"))
-    assert not converted_before(report(run, "--data", "new.svm"))
+    assert "with the columns of the model" in report(run, "--data", "new.svm").stderr
     refused = run("report_command", "m.fcl", "--data", "m.fcl.data.zarr", "--na", "?", "--out", "s")
     check_refusal(refused, "--na is an option for tables and other files", "report")
 
@@ -208,6 +210,25 @@ def test_a_bag_of_sequences_of_any_length(run: Run) -> None:
         head, *lines = (line.split("\t") for line in Path("z.tsv").read_text().splitlines())
         margins = [float(line[head.index("margin")]) for line in lines]
         assert margins == pytest.approx(scores, rel=1e-12)
+
+
+@pytest.mark.parametrize("length", [9, 30])
+def test_validation_sequences_of_a_bag_have_any_length(length: int, run: Run) -> None:
+    """None is cut to the length of the training sequences: what differs is at their ends."""
+    texts = {}
+    y = np.arange(60) % 2
+    for name, width in (("t.tsv", 12), ("v.tsv", length)):
+        rows = RNG.choice(LETTERS, (60, width))
+        rows[y == 1, -4:-1] = list("ACG")
+        rows[:5, -3] = "T"
+        texts[name] = ["".join(row) for row in rows]
+        lines = map("{}\t{}\n".format, texts[name], y)
+        Path(name).write_text("seq\ty\n" + "".join(lines))
+    given = ("--x", "seq", "--y", "y", "--features", "bag:d=3", *JOB)
+    ok(run("train", "t.tsv", "--valid", "v.tsv", *given))
+    model = fcl.load_model("m.fcl")
+    score = fcl.average_precision(2 * y - 1, model.margins(texts["v.tsv"]))
+    assert model.history.validation()[1][-1] == pytest.approx(score, rel=1e-12)
 
 
 def test_windows_of_a_genome(run: Run) -> None:

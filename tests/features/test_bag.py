@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import fcl
 from fcl.features import BagFamily
 from tests.bag_matrix import occurrences, patterns, reverse
 from tests.families import same_bits, values_of
@@ -53,6 +54,25 @@ def test_long_words_by_hand() -> None:
     there = BagFamily(10, 40, "presence", "both", True)
     found = Pricing(there, prepare(there, codes), 8).price(r, np.array([j]), 1e9)
     assert found.watched[0] == pytest.approx(r @ np.minimum(counts, 1), abs=1e-12)
+
+
+@pytest.mark.parametrize("driver", ["inline", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [7, 25])
+def test_validation_rows_have_any_length(length: int, driver: str) -> None:
+    """Shorter rows are filled up, and longer ones are not cut: all their k-mers count."""
+    rng = np.random.default_rng(length)
+    y = np.where(np.arange(80) % 2, 1, -1)
+    rows = [rng.integers(0, 4, (80, width)).astype(np.uint8) for width in (12, length)]
+    for codes in rows:
+        codes[y > 0, -3:] = 1
+        codes[:5, -1] = 2
+    data, valid = (fcl.open_data(codes, y=y) for codes in rows)
+    family = "bag:d=2 + bag:d=3,strands=both"
+    model = fcl.train(data, family, C=0.3, valid=valid, driver=driver).model
+    score = fcl.average_precision(y, model.margins(valid))
+    assert model.history.validation()[1][-1] == pytest.approx(score, rel=1e-12)
+    alone = fcl.train(data, family, C=0.3, driver=driver).model
+    np.testing.assert_allclose(alone.margins(valid), model.margins(valid), atol=1e-2)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="a search of thousands of patterns")

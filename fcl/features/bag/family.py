@@ -120,6 +120,7 @@ class BagFamily(WindowFamily):
     strands: str = "one"
     wildcards: bool = False
     name = "bag"
+    takes_shorter = True
 
     def __post_init__(self) -> None:
         # options from a model file are not trusted: they are validated as a user's options are
