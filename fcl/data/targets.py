@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fcl.checks import choice, positive, shown
+from fcl.checks import positive, shown
 from fcl.data.base import fixed_text
 from fcl.errors import InputError
 from fcl.numerals import read_number
@@ -173,11 +173,12 @@ def check_class_weight(
         return None
     if labels is None:
         raise InputError("class_weight is for classification; a regression target has no classes")
-    if isinstance(given, str):
-        return choice("class_weight", given, ("balanced",))
+    if given == "balanced":
+        return "balanced"
     if not isinstance(given, Mapping):
         raise InputError(
-            f'class_weight must be "balanced" or a weight for each label, got {given!r}'
+            'class_weight must be "balanced" or a dict with a weight for each label, such as '
+            f"{{{labels[0]!r}: 2.0}}, got {shown(given)}"
         )
     found: dict[int, float] = {}
     for key, weight in given.items():

@@ -20,7 +20,7 @@ from fcl.path.grid import Grid
 from fcl.path.jobs import PathJobs
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import PathRows, RegularizationPath
-from fcl.path.result import PathPoint, PathResult, PathScores
+from fcl.path.result import RANDOM_LEVEL, PathPoint, PathResult, PathScores
 from fcl.path.rules import Rules
 from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores
@@ -199,7 +199,7 @@ def held_out_scores(
         weights = None if data.weights is None else np.asarray(data.weights, np.float64)[held]
         scores = quality(model, y[held], oof[held], weights)
         if "AUPRC" in scores:
-            scores["AUPRC of random scores"] = float(np.average(y[held] > 0, weights=weights))
+            scores[RANDOM_LEVEL] = float(np.average(y[held] > 0, weights=weights))
         for name, value in scores.items():
             found[name].append(value)
     return {

@@ -30,6 +30,9 @@ REASONS = {
     StopReason.MAX_TIME: "--max-time was reached",
 }
 
+#: The name of the AUPRC of random scores among the held-out scores.
+RANDOM_LEVEL = "AUPRC of random scores"
+
 
 @dataclass(frozen=True)
 class PathPoint:
@@ -347,12 +350,8 @@ class PathResult(RunResult):
         if scores.error_from:
             facts.append(Fact("errors", f"standard errors from {scores.error_from}"))
         if self.held_out:
-            texts = (
-                f"{name} {mean:.4f} (SE {se:.4f})" for name, (mean, se) in self.held_out.items()
-            )
-            facts.append(
-                Fact("held out", f"{', '.join(texts)}, over the folds of the chosen point")
-            )
+            text = f"{_scores_text(self.held_out)}, over the folds of the chosen point"
+            facts.append(Fact("held out", text))
         return [
             *facts,
             Fact("chosen", f"point {point.number + 1}: {why}", point.number),
@@ -390,6 +389,16 @@ class PathResult(RunResult):
     def __repr__(self) -> str:
         points = counted(len(self.points), "point")
         return f"<PathResult {points}, chosen C {self.chosen.C:.4g}, {self.reason}>"
+
+
+def _scores_text(scores: Mapping[str, tuple[float, float]]) -> str:
+    """Means and standard errors of scores; beside AUPRC the level of random scores, without an error."""
+    level = f", random {scores[RANDOM_LEVEL][0]:.4f}" if RANDOM_LEVEL in scores else ""
+    return ", ".join(
+        f"{name} {mean:.4f} (SE {se:.4f}{level if name == 'AUPRC' else ''})"
+        for name, (mean, se) in scores.items()
+        if name != RANDOM_LEVEL
+    )
 
 
 def point_row(point: PathPoint) -> dict[str, Any]:

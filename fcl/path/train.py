@@ -187,7 +187,7 @@ def train_path(
 
 
 def run_path(**given: Any) -> PathResult:
-    """Train a path; the arguments are those of :func:`train_path`, with options by name.
+    """Train a path; takes the arguments of :func:`train_path` as keywords.
 
     client : of a cluster.  warn : whether to warn about columns of uneven scales, and about points above
         the tolerance.
