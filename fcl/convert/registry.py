@@ -81,7 +81,7 @@ def refuse_native(path: str) -> None:
     if kind and any(recognise(Path(path), head) for recognise, _ in FORMATS):
         more = " --x X --y obs/LABEL" if path.endswith(".h5ad") else ""
         raise InputError(
-            f"{path}: fcl train reads this format as it is, without conversion: fcl train "
+            f"{path}: fcl train reads this format without conversion: fcl train "
             f"{shlex.quote(path)}{more} --features columns --C 0.1 --out model.fcl"
         )
 

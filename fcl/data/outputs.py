@@ -105,7 +105,7 @@ def constant_labels(columns: np.ndarray, name: str, names: Sequence[str] | None)
     more = f", and {len(found) - _LISTED:,} more" if len(found) > _LISTED else ""
     return (
         f"{name}: expected training rows with and without each label, but {', '.join(found[:_LISTED])}"
-        f"{more}; nothing can be learnt about such a label, so leave its column out"
+        f"{more}; nothing can be learnt about these labels: leave their columns out"
     )
 
 

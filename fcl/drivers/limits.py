@@ -79,8 +79,8 @@ def check_limits(limits: Limits, family: Family, options: TrainOptions, n_output
         )
     if is_sampled(family):
         raise InputError(
-            f"limits: expected a sign for all features, 0: or :0, of {family.name}, of which each pass "
-            f"draws others, got {got}; give the family a fixed number of features"
+            f"limits: expected a sign for all features, 0: or :0, since each pass of {family.name} "
+            f"draws other features, got {got}; give the family a fixed number of features"
         )
     if limits.boxed and not family.visits_all:
         raise InputError(

@@ -93,9 +93,9 @@ class ModelToCertify:
             # the certificate is about all features of the family, which read all columns
             raise InputError(
                 f"{data.name}: expected all columns of the training data and no others, since the "
-                f"certificate is about the whole family of features; got {width[0]:,} columns, of which "
-                f"{found.ignored_columns:,} are not among the {expected[0]:,} of the model; give the "
-                "training data, or rows with their columns (fcl convert --like TRAIN.zarr)"
+                f"certificate is about the whole family of features; got {width[0]:,} columns, and "
+                f"{found.ignored_columns:,} of them are not among the {expected[0]:,} of the model; give "
+                "the training data, or rows with their columns (fcl convert --like TRAIN.zarr)"
             )
         self.model.require_offset(found)
         if found.offset is not None and not self.model.has_offset:

@@ -283,7 +283,7 @@ def train(
 
 
 def run_training(**given: Any) -> TrainResult:
-    """Train; the arguments are those of :func:`train`, with options by name, and some for commands.
+    """Train; takes the arguments of :func:`train` as keywords, and some more for commands.
 
     should_checkpoint : polled between steps; True saves a checkpoint now.
     command : options of a command, saved in checkpoints so that the command can resume the job.

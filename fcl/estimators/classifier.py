@@ -51,7 +51,7 @@ class ClassPredictor(FittedPredictor):
 
     @property
     def multilabel_(self) -> bool:
-        """Whether the estimator was fitted to several labels, of which a row has any number."""
+        """Whether the estimator was fitted to rows that may have several labels."""
         check_is_fitted(self)
         return self.models_[0].noun == "label"
 
@@ -169,7 +169,7 @@ class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor,
         return Problems([target], [text], weights, [None], classes)
 
     def _label_problem(self, training: Training) -> Problems:
-        """One problem of several labels, of which a row has any number."""
+        """One problem of several labels, where a row may have any number of them."""
         if self.class_weight is not None:
             raise InputError(
                 f"class_weight: expected None, since a row with several labels is not of one class, got "
@@ -211,8 +211,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
 
     Minimises ||w||_1 + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over all features phi of the family. With
     more than two classes, one problem per class separates it from the rest, or with the loss ``softmax``
-    there is one problem of all classes; the data are opened once. Several labels, of which a row may have
-    any number, are one problem with one certificate, with logistic loss.
+    there is one problem of all classes; the data are opened once. Rows that may have several
+    labels are one problem with one certificate, with logistic loss.
 
     Parameters
     ----------
@@ -281,8 +281,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     max_time : float or None
         Seconds after which ``fit`` stops with the best weights so far, from the first pass on and without
         the compilation of kernels; the driver ``inline`` finishes a
-        pass that has begun. With more than two classes, each class in turn gets an equal share of the
-        remaining time, and makes at least its first pass.
+        pass that has begun. With more than two classes, each class gets an equal share of the remaining
+        time, one after the other, and makes at least its first pass.
     dask : str, distributed.Client or None
         Fit the problems of more than two classes as whole jobs on the workers of a Dask cluster, side by
         side, with the same result bit for bit: an address as for :func:`fcl.train`, or a client. A single

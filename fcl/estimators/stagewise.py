@@ -123,8 +123,8 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     block : int
         Number of features of a block.
     order : {"ids", "random", "gradient"}
-        The order of the features, of which blocks are parts: by id; drawn without replacement; or by the
-        size of their gradients, computed again before each visit.
+        The order in which features are put into blocks: by id; drawn without replacement; or by the size
+        of their gradients, computed again before each visit.
     visits : int or None
         How often each block is visited, in each round of ``cls``; None: 3 for ``ls``, else 1.
     alpha : float
@@ -150,8 +150,8 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         Of ``gls``: ``"softmax"``, ``"logistic"``, ``"probit"`` or ``"power:p=2"``; None: softmax, and
         logistic for several labels. Other updates have the squared loss.
     rounds : int or None
-        Rounds of ``cls``, each of which fits the residuals of the predictions and calibrates them; None:
-        20 for ``cls``, to which alone it applies.
+        Rounds of ``cls``; each round fits the residuals of the predictions and calibrates them. None: 20.
+        Other updates have no rounds.
     inner : int
         Steps of a visit of ``gls``.
     calibration : {"linear", "quadratic", "cubic"}
@@ -165,7 +165,7 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     classes_ : (n_classes,)
         Of several labels their numbers from 0.
     multilabel_ : bool
-        Whether the estimator was fitted to several labels, of which a row has any number.
+        Whether the estimator was fitted to rows that may have several labels.
     model_ : StagewiseModel
         The model, which can be saved.
     n_iter_ : int

@@ -170,10 +170,9 @@ def _parse_family(text: str, trusted: Collection[str] | None) -> Spec:
     options: dict[str, Any] = {}
     for part, key, value in split_options(rest):
         if value is None or key not in names:
-            known = ", ".join(names) or "it has none"
+            known = f"name=value with name one of {', '.join(names)}" if names else "no options"
             raise InputError(
-                f"features {text!r}: expected options of the form name=value with name one of {known}; "
-                f"got {part!r}{meant(key, names)}"
+                f"features {text!r}: expected {known}; got {part!r}{meant(key, names)}"
             )
         options[key] = _checked_value(f"features {text!r}: {key}", value, names[key].default)
     for key, parameter in names.items():

@@ -160,7 +160,7 @@ def say_divided(family: Family, names: Sequence[str] | None = None) -> None:
         more = f" and from {len(moved) - 3:,} more" if len(moved) > 3 else ""
         _log.info(
             "features products: before columns of large mean and small spread are multiplied, a constant "
-            "is subtracted: %s%s; products:centre=false leaves them as they are",
+            "is subtracted: %s%s; products:centre=false subtracts nothing",
             ", ".join(listed),
             more,
         )
@@ -170,7 +170,7 @@ def say_divided(family: Family, names: Sequence[str] | None = None) -> None:
     words = (f"x{j}" if names is None else names[j] for j in (low, high))
     _log.info(
         "features products: columns are divided by their standard deviations, %.2g (%s) to %.2g (%s), "
-        "before they are multiplied; products:scale=false leaves them as they are",
+        "before they are multiplied; products:scale=false does not divide them",
         *(value for pair in zip(divisors[[low, high]], words, strict=True) for value in pair),
     )
 

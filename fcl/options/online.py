@@ -155,7 +155,7 @@ class OnlineOptions:
             methods = option.methods or METHODS
             if method not in methods and getattr(self, name) != option.default:
                 raise InputError(
-                    f"{name}: method {method} has none; leave it out, or choose method "
+                    f"{name}: method {method} has no such option; leave it out, or choose method "
                     + " or ".join(methods)
                 )
 

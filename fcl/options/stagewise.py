@@ -32,7 +32,7 @@ from fcl.options.training import TrainOptions
 UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
 #: Calibrations of cls, with the highest power of the predictions to which the targets are fitted.
 CALIBRATIONS = {"linear": 1, "quadratic": 2, "cubic": 3}
-#: Orders of the features, of which blocks are parts.
+#: Orders in which features are put into blocks.
 ORDERS = ("ids", "random", "gradient")
 _model = partial(declare, commands=(STAGEWISE,), group="model", resume=Resume.FIXED, from_file=True)
 
@@ -57,8 +57,8 @@ class StagewiseOptions:
     block: int = _model(FROM_1, "Features of a block.", 1024)
     order: str = _model(
         one_of(*ORDERS),
-        "Order of the features, of which blocks are parts; gradient: the largest gradients first, again "
-        "before each visit.",
+        "Order in which features are put into blocks; gradient: the largest gradients first, computed "
+        "again before each visit.",
         "ids",
     )
     visits: int | None = _model(FROM_1, "Visits of each block (default: 3 for ls, else 1).")

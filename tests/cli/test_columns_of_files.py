@@ -117,7 +117,7 @@ def test_the_certificate_of_rows_matched_by_id(base: int) -> None:
     loss = min(np.logaddexp(0.0, -Y * (own + b)).sum() for b in shifts)
     assert found.objective == pytest.approx(np.abs(model.weights).sum() + loss, rel=1e-6)
     convert(svm("u.svm", np.column_stack([T, X[:, 0]]), base), "u.zarr")
-    with pytest.raises(fcl.InputError, match="of which 1 are not among the 5 of the model"):
+    with pytest.raises(fcl.InputError, match="1 of them are not among the 5 of the model"):
         fcl.certify(model, fcl.open_data("u.zarr"))
 
 

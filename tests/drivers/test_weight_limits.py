@@ -326,7 +326,7 @@ def test_refused_features() -> None:
     refused("expected a sign for all features of .*roducts", "products:degree=2", limits=(-1, 1))
     refused("with standardize, 0: or :0, got finite", standardize=True, limits=(-1, 1))
     refused("with standardize, 0: or :0, got limits of named", standardize=True, limits={0: (0, 1)})
-    refused("of which each pass draws", "fourier:per_pass=20", limits={0: (0, 1)})
+    refused("draws other features", "fourier:per_pass=20", limits={0: (0, 1)})
     many = dict.fromkeys(range(10001), (0, 1))
     refused("expected at most 10,000 features", "kmers:d=8", limits=many)
 

@@ -33,7 +33,7 @@ BROKEN = {
     "AList": r"columns: .*expected a numpy array, got list",
     "NotFinite": r"columns: .*feature \d+ is nan at row \d+ of X; values must be finite",
     "NotBinary": r"columns: .*says binary = True, but feature 0 is",
-    "NoSteps": r"columns: .*says step = 0\.25, of which all values are multiples, .*but feature 0 is",
+    "NoSteps": r"columns: .*says step = 0\.25, so all values must be multiples of it, .*but feature 0 is",
     "TooManySteps": r"columns: .*-127 to 127 times, but feature \d+ is",
     "RoundedStep": r"fit: step must be 0, or .*are exact in float32, got 0\.1",
     "BothSteps": r"fit: step must be 0, or \(unless binary is True\) a number above 0",

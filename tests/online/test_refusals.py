@@ -239,7 +239,7 @@ OPTIONS = [
         ("batch", {"batch": 10}, "batch 10: a step of several rows is explicit"),
         ("batch 0", {"batch": 0}, "batch must be a whole number of at least 1, got 0"),
         ("weights", {"weights": "float32"}, "weights float32: method ball keeps"),
-        ("l1_ratio", {"l1_ratio": 0.5}, "l1_ratio: method ball has none"),
+        ("l1_ratio", {"l1_ratio": 0.5}, "l1_ratio: method ball has no such"),
     ]),
     *of(learner, [
         *((f"weights {text!r}", {"weights": text}, f"weights.* got '?{text}'?$")
@@ -334,7 +334,7 @@ STATES = [
 WIDE = {"data": lambda: fcl.open_data(np.hstack([ROWS] * 14), y=LABELS)}
 TRAIN = [
     *of(train, [
-        ("average of ftrl", {"average": True}, "average: method ftrl has none"),
+        ("average of ftrl", {"average": True}, "average: method ftrl has no such"),
         ("zeros", {"data": lambda: fcl.open_data(0.0 * ROWS, y=LABELS), "method": "ogd", "weights": "q"},
          "weights q need features other than 0"),
         ("hash_bits 8", {**WIDE, "hash_bits": 8}, r"below the 210 features of Columns, got 2\^8"),
@@ -375,14 +375,14 @@ COMMAND = of(ball_command, [
     *((f"radius {value}", f"{LEARN} --method ball --radius {value}", f"'--radius': {FINITE} {value}")
       for value in ("0", "-1", "inf", "nan")),
     ("radius of ftrl", f"{LEARN} --radius 1",
-     "radius: method ftrl has none; leave it out, or choose method ball"),
-    ("theta of ftrl", f"{LEARN} --theta 3", "theta: method ftrl has none"),
-    ("decay of ftrl", f"{LEARN} --decay 0.5", "decay: method ftrl has none"),
+     "radius: method ftrl has no such option; leave it out, or choose method ball"),
+    ("theta of ftrl", f"{LEARN} --theta 3", "theta: method ftrl has no such"),
+    ("decay of ftrl", f"{LEARN} --decay 0.5", "decay: method ftrl has no such"),
     ("step of ogd", f"{LEARN} --method ogd --step explicit",
      "choose method truncated-gradient or ball"),
     ("adagrad", f"{BALL} --step adagrad", "step adagrad: method ball has implicit"),
     ("table", f"{BALL} --table float32", "method ball keeps its weights as float64"),
-    ("l1-ratio", f"{BALL} --l1-ratio 0.5", "l1_ratio: method ball has none"),
+    ("l1-ratio", f"{BALL} --l1-ratio 0.5", "l1_ratio: method ball has no such"),
     ("no C", "--features columns --method ball --radius 2", "give --alpha or --C"),
 ])  # fmt: skip
 

@@ -189,7 +189,7 @@ class Survey:
             file = f"{self.files[0].name}: "
             listed = [text.removeprefix(file) for text in problems[:_MOST_PROBLEMS]]
             numbered = "; ".join(f"({number}) {text}" for number, text in enumerate(listed, 1))
-            rest = f", of which the first {_MOST_PROBLEMS}" * (len(problems) > _MOST_PROBLEMS)
+            rest = f" (the first {_MOST_PROBLEMS} follow)" * (len(problems) > _MOST_PROBLEMS)
             raise InputError(f"{file}{len(problems):,} columns need an option{rest}: {numbered}")
 
     def _check_names(self) -> None:

@@ -124,7 +124,9 @@ def make_online_job(
     check_data_set("data", data)
     running = running.checked()
     if data.covariates:
-        raise InputError("covariates: online learners have none; add the columns to the features")
+        raise InputError(
+            "covariates: online learners do not take covariates; add the columns to the features"
+        )
     # 1.0 stands for a rate and an alpha that are not known yet
     rate = 1.0 if isinstance(running.rate, str) else running.rate
     options = replace(options, alpha=1.0, rate=rate, seed=running.seed)

@@ -258,7 +258,7 @@ def train_online(
 
 
 def run_online(**given: Any) -> OnlineResult:
-    """Learn online; the arguments are those of :func:`train_online`, with options by name."""
+    """Learn online; takes the arguments of :func:`train_online` as keywords."""
     job, state = _job(given)
     data, save, certify = given["data"], given.get("save"), given.get("certify", True)
     reporter = OnlineReporter(given.get("progress"), given.get("should_stop"))

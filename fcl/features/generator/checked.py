@@ -146,7 +146,7 @@ def checked_columns(generator: Generator, ids: Ids, block: Any, place: Place, n:
         steps = np.rint(found / generator.step)
         refuse(
             (steps * generator.step != found) | (np.abs(steps) > MOST_STEPS),
-            f"the class says step = {generator.step!r}, of which all values are multiples, "
+            f"the class says step = {generator.step!r}, so all values must be multiples of it, "
             f"-{MOST_STEPS} to {MOST_STEPS} times, but ",
         )
     return found

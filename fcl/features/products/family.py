@@ -106,7 +106,7 @@ class Products(Generator):
         dates, before they are multiplied: otherwise a product with such a column is almost a multiple
         of its other factors. It is done for columns of dense data whose mean is more than 16 times their
         standard deviation; descriptions show the constants, such as ``x0 * (x3 - 2000)``, and the
-        model keeps them. False: columns are multiplied as they are.
+        model keeps them. False: no constant is subtracted.
 
     Examples
     --------

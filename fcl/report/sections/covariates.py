@@ -13,8 +13,8 @@ def section(context: Context) -> Section | None:
         return None
     lead = (
         "The penalty does not apply to these coefficients, which are in the units of the data. A level "
-        "of a category is compared with the first level, which has none. A column that is constant or "
-        "that other columns determine has the coefficient 0."
+        "of a category is compared with the first level, which has no coefficient. A column that is "
+        "constant or that other columns determine has the coefficient 0."
     )
     head = ["covariate", model.noun, "coefficient"]
     if len(context.outputs) == 1:
