@@ -222,7 +222,6 @@ def _cache() -> None:
         find_loss("logistic").kernel, one, one, one, 0.0, 0.5, np.ones(1)
     )
     kernels.losses.ray_sums(one, one, one, one, (0.0, 1.0, 1.0), np.empty(2))
-    kernels.descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
     kernels.sampling.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
 
 

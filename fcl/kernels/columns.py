@@ -72,7 +72,7 @@ def block_moments(pieces, columns, b, r, q, g, h):
         which = np.flatnonzero(kinds == kind)
         if kind < DENSE and rq is None:
             rq = np.empty((len(r), 2))
-            _put_beside(r, q, rq)
+            rq[:, 0], rq[:, 1] = r, q
         if kind == BITS:
             _moments_of_bits(pieces.arena64, places, which, rq, g, h)
         elif kind == ROWS:
@@ -93,14 +93,6 @@ def _pieces_of(pieces, columns, b):
     """Encodings, first bytes and counts of block b of the listed columns."""
     places = pieces.first[columns] + pieces.offsets[columns, b]
     return pieces.kinds[columns, b], places, pieces.counts[columns, b].astype(np.int64)
-
-
-@kernel
-def _put_beside(r, q, rq):
-    """Write each r_i beside its q_i, so that one line of memory has both."""
-    for i in range(rq.shape[0]):
-        rq[i, 0] = r[i]
-        rq[i, 1] = q[i]
 
 
 @kernel
@@ -190,16 +182,20 @@ def add_block(pieces, columns, deltas, b, m):
     first = b * pieces.block_rows
     part = m[first : min(first + pieces.block_rows, pieces.n_rows)]
     kinds, places, counts = _pieces_of(pieces, columns, b)
-    valued = kinds >= VALUES
-    cuts = [0, *(np.flatnonzero(valued[1:] != valued[:-1]) + 1).tolist(), len(columns)]
+    group = np.maximum(kinds, ROWS)  # bitmaps and lists of rows go together
+    cuts = [0, *(np.flatnonzero(group[1:] != group[:-1]) + 1).tolist(), len(columns)]
     for start, stop in pairwise(cuts):  # in their order, since it is the order of the sums
         run = slice(start, stop)
-        own = kinds[run], places[run], counts[run], deltas[run], part
-        if valued[start]:
-            arenas = pieces.arena16, pieces.arena32, pieces.arena8, pieces.fine
-            _add_values(*arenas, *own)
+        kind, at, n, own = kinds[start], places[run], counts[run], deltas[run]
+        if kind < VALUES:
+            _add_ones(pieces.arena16, pieces.arena64, kinds[run], at, n, own, part)
+        elif kind < DENSE:
+            values, shift = (pieces.arena32, 2) if kind == VALUES else (pieces.fine, 3)
+            _add_lists(pieces.arena16, values, shift, at, n, own, part)
+        elif kind == DENSE:
+            _add_all(pieces.arena32, at >> 2, np.ones(len(own)), own, part)
         else:
-            _add_ones(pieces.arena16, pieces.arena64, *own)
+            _add_all(pieces.arena8, at + 8, pieces.arena32[at >> 2].astype(np.float64), own, part)
 
 
 @kernel
@@ -222,30 +218,22 @@ def _add_ones(arena16, arena64, kinds, places, counts, deltas, m):
 
 
 @kernel
-def _add_values(arena16, arena32, arena8, fine, kinds, places, counts, deltas, m):
-    """Add multiples of columns of values to margins, in place."""
-    for t in range(kinds.shape[0]):
-        delta, n, first = deltas[t], counts[t], places[t]
-        if kinds[t] == DENSE:
-            values = arena32[first >> 2 : (first >> 2) + n]
-            for e in range(n):
-                m[e] += delta * np.float64(values[e])
-        elif kinds[t] == STEPS:
-            step = np.float64(arena32[first >> 2])
-            steps = arena8[first + 8 : first + 8 + n]
-            for e in range(n):
-                m[e] += delta * (step * np.float64(steps[e]))
-        else:
-            rows = arena16[first >> 1 : (first >> 1) + n]
-            at = first + ((2 * n + 7) & ~7)
-            if kinds[t] == VALUES:
-                values = arena32[at >> 2 : (at >> 2) + n]
-                for e in range(n):
-                    m[rows[e]] += delta * np.float64(values[e])
-            else:
-                exact = fine[at >> 3 : (at >> 3) + n]
-                for e in range(n):
-                    m[rows[e]] += delta * exact[e]
+def _add_lists(arena16, arena, shift, places, counts, deltas, m):
+    """Add multiples of lists of rows and values of 1 << shift bytes to margins, in place."""
+    for t in range(places.shape[0]):
+        rows = arena16[places[t] >> 1 :]
+        values = arena[(places[t] + ((2 * counts[t] + 7) & ~7)) >> shift :]
+        for e in range(counts[t]):
+            m[rows[e]] += deltas[t] * np.float64(values[e])
+
+
+@kernel
+def _add_all(arena, starts, steps, deltas, m):
+    """Add multiples of values of all rows, in units of ``steps``, to margins, in place."""
+    for t in range(starts.shape[0]):
+        values = arena[starts[t] :]
+        for i in range(m.shape[0]):
+            m[i] += deltas[t] * (steps[t] * np.float64(values[i]))
 
 
 def dense_rows(pieces, columns, b, first, out):

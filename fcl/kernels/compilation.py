@@ -1,7 +1,7 @@
 """Decorators that declare kernels, and the folder that keeps their machine code.
 
-:func:`kernel` declares a kernel; :func:`inlined` and :func:`summing` declare small functions that become
-part of the kernels that call them.
+:func:`kernel` declares a kernel; :func:`inlined`, :func:`summing` and :func:`shared` declare small
+functions that become part of the kernels that call them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ check_threads_variable()  # before numba fails
 import numba  # noqa: E402
 from numba.core import event  # noqa: E402
 from numba.core.caching import CompileResultCacheImpl, _CacheLocator  # noqa: E402
+from numba.extending import register_jitable  # noqa: E402
 
 if TYPE_CHECKING:
     from fcl.clock import Clock
@@ -161,6 +162,12 @@ def summing(function: F) -> F:
     Another processor may round them differently: this is for numbers that no certificate depends on.
     """
     return _compiled(function, forceinline=True, fastmath={"reassoc"})
+
+
+def shared(function: F) -> F:
+    """Declare a function of a few numbers that Python calls as it is, and kernels compile."""
+    found: F = register_jitable(**WITHIN_KERNELS)(function)
+    return found
 
 
 class _ContentLocator(_CacheLocator):  # type: ignore[misc]

@@ -49,16 +49,6 @@ def clamped(slope, w, low, high):
 
 
 @kernel
-def violations(slopes, w, out):
-    """Write the violation of every column; returns the largest."""
-    largest = 0.0
-    for j in range(slopes.shape[0]):
-        out[j] = violation(slopes[j], w[j])
-        largest = max(largest, out[j])
-    return largest
-
-
-@kernel
 def _slope(columns, t, u):
     """sum_i u_i phi_it over the sample."""
     total = 0.0

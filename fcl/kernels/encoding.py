@@ -7,10 +7,12 @@ import numpy as np
 
 from fcl.kernels.bits import population, splitmix, trailing_zeros, without_lowest
 from fcl.kernels.columns import BITS, DENSE, FINE, ROWS, STEPS, VALUES
-from fcl.kernels.compilation import kernel
+from fcl.kernels.compilation import kernel, shared
 
 #: The largest |multiple| of the step in STEPS.
 MOST_STEPS = np.iinfo(np.int8).max
+#: The bits of a float64 but for its sign.
+BUT_SIGN = 0x7FFFFFFFFFFFFFFF
 
 
 @kernel
@@ -107,7 +109,7 @@ def store_bitmaps(
             used[i] += stored[2]
 
 
-@kernel
+@shared
 def mix_place(x, place):
     """Mix a value's bits with its position in the column; a float32 value is in the upper 32 bits."""
     x += np.uint64(0x9E3779B97F4A7C15) * np.uint64(place)
@@ -140,7 +142,6 @@ def common_step(values):
     return least
 
 
-@kernel
 def measure_values(values, coarse, rest, block, counts, sizes, hashes):
     """Like :func:`measure_bits` for float32 or float64 values (c, n_rows); counts are of nonzeros.
 
@@ -149,10 +150,32 @@ def measure_values(values, coarse, rest, block, counts, sizes, hashes):
     coarse : the nearest float32 values, viewed as uint32.
     rest : the float64 remainders, viewed as uint64; None for float32 values.
     """
+    n_rows = values.shape[1]
     for c in range(counts.shape[0]):
-        own = None if rest is None else rest[c]
-        into = counts, sizes, hashes
-        _measure(None, values[c], coarse[c], own, values.shape[1], block, c, into)
+        filled = np.flatnonzero(values[c])
+        x = coarse[c, filled].astype(np.uint64) << np.uint64(32)
+        fine = False
+        if rest is not None:
+            left = rest[c, filled]
+            finer = left & np.uint64(BUT_SIGN) != 0
+            x[finer] ^= left[finer]
+            fine = finer.any()
+        # of an array, whose numbers wrap around without a warning
+        hashes[c : c + 1] += mix_place(x, filled + (block * 65536 + 1)).sum()
+        counts[c] += len(filled)
+        step = 0.0 if fine else step_of(values[c])
+        sizes[c] += fine_bytes(len(filled)) if fine else valued_bytes(n_rows, len(filled), step)[1]
+
+
+def step_of(values):
+    """:func:`common_step` by numpy."""
+    sizes = np.abs(values[values != 0.0].astype(np.float64))
+    least, most = sizes.min(initial=np.inf), sizes.max(initial=0.0)
+    if most > MOST_STEPS * least:
+        return 0.0
+    if most <= MOST_STEPS and (np.rint(sizes) == sizes).all():
+        return 1.0
+    return float(least) if (np.rint(sizes / least) * least == sizes).all() else 0.0
 
 
 @kernel
@@ -162,34 +185,23 @@ def measure_lists(start, rows, values, coarse, rest, n_rows, block, counts, size
     start, rows, values : as in :class:`fcl.features.base.ListedColumns`.
     """
     for c in range(counts.shape[0]):
-        some = slice(start[c], start[c + 1])
-        own = None if rest is None else rest[some]
-        into = counts, sizes, hashes
-        _measure(rows[some], values[some], coarse[some], own, n_rows, block, c, into)
-
-
-@kernel
-def _measure(rows, values, coarse, rest, n_rows, block, c, into):
-    """Update the count, size and hash of column c; rows : of the values, None for values of all rows."""
-    counts, sizes, hashes = into
-    state = hashes[c]
-    total = np.int64(0)  # not 0, for whose type numba would compile callees as well
-    fine = False
-    for e in range(values.shape[0]):
-        if rows is not None or values[e] != 0.0:
-            total += 1
+        state, total, fine = hashes[c], start[c + 1] - start[c], False
+        for e in range(start[c], start[c + 1]):
             x = np.uint64(coarse[e]) << np.uint64(32)
-            if rest is not None and rest[e] & np.uint64(0x7FFFFFFFFFFFFFFF) != 0:
+            if rest is not None and rest[e] & np.uint64(BUT_SIGN) != 0:
                 x ^= rest[e]
                 fine = True
-            state += mix_place(x, block * 65536 + (e if rows is None else np.int64(rows[e])) + 1)
-    hashes[c] = state
-    counts[c] += total
-    size = fine_bytes(total) if fine else valued_bytes(n_rows, total, common_step(values))[1]
-    sizes[c] += size
+            state += mix_place(x, block * 65536 + np.int64(rows[e]) + 1)
+        hashes[c] = state
+        counts[c] += total
+        if fine:
+            sizes[c] += fine_bytes(total)
+        else:
+            step = common_step(values[start[c] : start[c + 1]])
+            sizes[c] += valued_bytes(n_rows, total, step)[1]
 
 
-@kernel
+@shared
 def fine_bytes(count):
     """Bytes of a piece of ``count`` values in FINE."""
     return ((2 * count + 7) & ~7) + 8 * count
@@ -215,7 +227,7 @@ def measure_steps(steps, step, bits, block, counts, sizes, hashes):
         sizes[c] += valued_bytes(n_rows, total, step)[1]
 
 
-@kernel
+@shared
 def valued_bytes(n_rows, count, step):
     """The smallest of VALUES, STEPS and DENSE for a piece, and its bytes. step : 0.0 for none."""
     kind, size = VALUES, ((2 * count + 7) & ~7) + ((4 * count + 7) & ~7)

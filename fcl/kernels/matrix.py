@@ -21,9 +21,8 @@ class Entries(NamedTuple):
 
 
 @kernel
-def weighted_sum(column, centre, r):
-    """The sum of r_i (column_i - centre). centre : None for 0."""
-    c = 0.0 if centre is None else centre
+def weighted_sum(column, c, r):
+    """The sum of r_i (column_i - c)."""
     n = column.shape[0]
     # eight independent sums: additions to a single sum would wait for each other
     g0 = g1 = g2 = g3 = g4 = g5 = g6 = g7 = 0.0
@@ -52,12 +51,8 @@ def dense_sums(matrix, centres, r, out):
     """
     for j in range(matrix.shape[0]):
         for k in range(r.shape[0]):
-            if centres is None:  # noqa: SIM114  (numba compiles only the branch of the type)
-                out[k, j] = weighted_sum(matrix[j], None, r[k])
-            elif centres[j] == 0.0:
-                out[k, j] = weighted_sum(matrix[j], None, r[k])
-            else:
-                out[k, j] = weighted_sum(matrix[j], centres[j], r[k])
+            centre = 0.0 if centres is None else centres[j]
+            out[k, j] = weighted_sum(matrix[j], centre, r[k])
 
 
 @kernel

@@ -187,6 +187,12 @@ def clamped(slopes: Floats, weights: Floats, low: Floats, high: Floats) -> Float
     return np.where(weights <= low, np.minimum(slopes, down), slopes)
 
 
+def violations(slopes: Floats, weights: Floats) -> Floats:
+    """Distances of slopes from optimality: from -sign(weight), or from [-1, 1] where it is 0."""
+    apart = np.abs(slopes + np.sign(weights))
+    return np.asarray(np.where(weights == 0.0, np.maximum(apart - 1.0, 0.0), apart))
+
+
 def sizes(prices: Floats, low: Any, high: Any) -> Floats:
     """How strongly prices pull a weight away from 0, where its limits let it move."""
     allowed = np.where(prices < 0.0, high > 0.0, low < 0.0)

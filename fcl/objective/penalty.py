@@ -31,9 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from fcl import kernels
 from fcl.checks import up_to_one
-from fcl.objective.limits import UNLIMITED, Limits, by_output, largest_output
+from fcl.objective.limits import UNLIMITED, Limits, by_output, largest_output, violations
 from fcl.types import Floats, Ids
 
 
@@ -95,9 +94,7 @@ class Penalty:
 
     def violations(self, prices: Floats, w: Floats, f: Floats, ids: Ids | None = None) -> Floats:
         """Distances of the slopes from their values at the optimum, (k,); of outputs the largest."""
-        out = np.empty(w.size)
-        kernels.descent.violations(self.slopes(prices, w, f, ids).ravel(), w.ravel(), out)
-        return largest_output(out.reshape(w.shape))
+        return largest_output(violations(self.slopes(prices, w, f, ids), w))
 
     def sizes(self, prices: Floats) -> Floats:
         """The size of each feature's price, (k,): its absolute value, of outputs the largest."""

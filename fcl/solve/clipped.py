@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
-from fcl.objective.limits import clamped, inside
+from fcl.objective.limits import clamped, inside, violations
 from fcl.solve.columns import CHUNK_ENTRIES
 from fcl.solve.quadratic import (
     FIRST_SWEEPS,
@@ -327,8 +327,7 @@ class ClippedProblem:
         """Slopes for :func:`entering`, as of weights of 0, whose violations are the same."""
         k = len(self.scale)
         slopes = clamped(self.slope[:k] / self.a[:k], self.w[:k], *(end[:k] for end in self.ends))
-        descent.violations(slopes, self.w[:k], slopes)
-        return np.append((slopes + 1.0) * self.a[:k], self.slope[k:])
+        return np.append((violations(slopes, self.w[:k]) + 1.0) * self.a[:k], self.slope[k:])
 
     def _allowed(self, step: Floats) -> Floats:
         """A step without the moves of weights beyond the limits at which they are."""

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fcl.kernels import descent
+from fcl.objective.limits import violations
 from fcl.solve import clipped
 from fcl.solve.damping import CUT
 from fcl.solve.exact import MOST_COLUMNS, hessian_work, minimise_whole
@@ -93,7 +93,7 @@ class SingleTrainer(Trainer):
             return np.arange(n)
         prices, anchored = objective.C * working.gradients[:n], working.anchor_weights[:n]
         slopes = objective.penalty.slopes(prices, anchored, working.factor[:n], working.cache.ids)
-        worst = descent.violations(slopes, anchored, np.empty(n))
+        worst = violations(slopes, anchored).max(initial=0.0)
         near = np.abs(slopes) > self._near(worst)
         # the same columns in all steps from one anchor, so that a step can use the last one's model
         return np.flatnonzero((working.weights[:n] != 0.0) | (anchored != 0.0) | near)
@@ -102,7 +102,7 @@ class SingleTrainer(Trainer):
         limits = self._view.objective.penalty.limits
         slopes = limits.clamp(local.ids, local.gradients / local.absolute, local.weights)
         self.seen = local.columns, slopes
-        return float(descent.violations(slopes, local.weights, np.empty(len(slopes))))
+        return float(violations(slopes, local.weights).max(initial=0.0))
 
     def _damp(self, beta: float) -> None:
         super()._damp(beta)

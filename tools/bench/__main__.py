@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true", help="also draw the pictures of cases")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed fcl has its bytecode
     if args.child:
         runner.child(CASES[args.names[0]], **json.loads(args.child))
         return
