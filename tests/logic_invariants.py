@@ -73,7 +73,7 @@ def _check_passes(logic: Logic) -> None:
         require(before, f"{stage} of pass {number}, anchor handed over: {handed}")
     validated = logic.validation.pass_number
     require(
-        validated <= number and logic.scored <= validated,
+        validated <= number and logic.validation.scored <= validated,
         f"validation of pass {validated} in pass {number}",
     )
 

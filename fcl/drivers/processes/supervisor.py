@@ -240,7 +240,7 @@ class Supervisor:
         self._last_sample = now
         spent = self.session.seconds.get("validation", 0.0)
         cores = self.shared.cores
-        self.logic.validates = spent <= VALIDATION_SHARE * cores * self.session.elapsed
+        self.logic.validation.allowed = spent <= VALIDATION_SHARE * cores * self.session.elapsed
         self.meter.sample()
         if self._outer_loop is not None:
             with contextlib.suppress(BudgetError):  # it is not needed yet, and may never be
@@ -307,8 +307,8 @@ class Supervisor:
                 anchor = self.outer_loop.anchor
                 assert anchor is not None
                 assert anchor.pass_number == order.pass_number
-                made, size = self.logic.parts  # of the columns; none once all are made
-                anchor = replace(anchor, n_coming=min(anchor.n_coming, size - made))
+                parts = self.logic.passes.parts  # of the columns; none once all are made
+                anchor = replace(anchor, n_coming=min(anchor.n_coming, parts.size - parts.n_ended))
                 order = replace(order, anchor=anchor)
                 if isinstance(order, protocol.Restore):
                     order = replace(order, n_held=self.outer_loop.list_held())
@@ -338,14 +338,14 @@ class Supervisor:
         stage = self.logic.stage
         if stage not in LONG or not self._tasks:  # for instance while writers are starting
             return
-        done, size = self.logic.parts
+        parts = self.logic.passes.parts
         shares = self.shared.layout.array("shares")
         under_way = sum(
             task.size * float(shares[number])
             for number, task in self._tasks.items()
             if task.kind not in BESIDE
         )
-        self.session.working(STEPS.get(stage, stage), (done + under_way) / size)
+        self.session.working(STEPS.get(stage, stage), (parts.n_ended + under_way) / parts.size)
 
     def _report_pass(self) -> None:
         session, outer_loop = self.session, self.outer_loop

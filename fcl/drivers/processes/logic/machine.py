@@ -27,6 +27,7 @@ from fcl.drivers.processes.logic.state import (
     StageParts,
     Tokens,
     TrainerSide,
+    Validation,
     WriterSide,
     require,
 )
@@ -49,9 +50,7 @@ class Logic:
         self.threads = 0  #: of the trainer, by the last instruction
         self.handed: int | None = None  #: the pass whose anchor the trainer has or will get
         self.passes = Lane(Stage.PREPARE, settings.first_pass, StageParts(settings.prepare_parts))
-        self.validation = Lane(Stage.OFF, -1)  #: of anchors, alongside the passes
-        self.validates = True  #: False while validation takes too much time, by the supervisor
-        self.scored = -1  #: the last pass with a score
+        self.validation = Validation(settings.validate_parts)
         self.crowded = False  #: whether columns have to be evicted before any is made
         self.starting = False  #: whether the initial point is tried; the trainer has no anchor yet
         self._out: list[Instruction] = []
@@ -66,12 +65,6 @@ class Logic:
     def stage(self) -> Stage:
         """The present stage of the passes."""
         return self.passes.stage
-
-    @property
-    def parts(self) -> tuple[int, int]:
-        """Number of parts of the stage that are done or dropped, and number of all its parts."""
-        parts = self.passes.parts
-        return sum(map(len, (*parts.done, *parts.dropped))), parts.size
 
     @property
     def pass_number(self) -> int:
@@ -162,11 +155,9 @@ class Logic:
 
     def _ready(self, role: str, number: int) -> None:
         if role == WRITER:
-            writer = self.writers[number]
-            require(not writer.ready, f"writer {number} is ready twice")
-            writer.ready = True
-            return
-        self.trainer.ready(self.handed is None and not self.extents.committed)
+            self.writers[number].became_ready()
+        else:
+            self.trainer.became_ready(self.handed is None and not self.extents.committed)
 
     def _died(self, role: str, number: int) -> None:
         self.deaths[role] += 1
@@ -231,7 +222,7 @@ class Logic:
             case Stage.WAIT:
                 return self._next_pass()
             case Stage.SCORING:
-                if self.scored != self.pass_number:
+                if self.validation.scored != self.pass_number:
                     return False
                 self._finish(protocol.Finish(self._decided.stop))
             case _:  # DECIDE waits for the shell
@@ -407,13 +398,8 @@ class Logic:
     def _freed(self, event: protocol.Freed) -> None:
         """Take back extents from the trainer, and note which orders it has answered."""
         trainer, extents = self.trainer, self.extents
-        trainer.freed(event.spare, event.order)
         extents.release(event.extents)
-        if trainer.drop_order and event.order >= trainer.drop_order:
-            trainer.drop_order = 0
-            kept = sorted(extents.committed)
-            dropped = not kept and not event.spare
-            require(dropped, f"extents {kept} kept although all had to be dropped")
+        trainer.freed(event.spare, event.order, extents.committed)
         if trainer.room_order and event.order >= trainer.room_order:
             # lend first: an extent that goes back to the trainer is no room for writers, and counting it
             # as room could repeat the request forever
@@ -444,29 +430,12 @@ class Logic:
             self.extents.give_back(task.extent)
         self.passes.parts.finish(task.serial, stored)
 
-    # -- validation: of as many certified anchors as time allows, and always of the last one -------
+    # -- validation --------------------------------------------------------------------------------
 
     def _begin_validation(self) -> None:
-        """Validate the anchor just certified, unless the validation of an earlier one has started.
-
-        A validation that has started continues, and the new anchor is skipped: if each new anchor ended
-        the validation of the one before, a slow validation would never give a score. Only the last
-        anchor must be validated.
-        """
-        lane, n_parts = self.validation, self.settings.validate_parts
-        is_last = self.stage == Stage.SCORING
-        new = lane.pass_number != self.pass_number
-        if not (n_parts and new and (self.validates or is_last)):
-            return
-        if lane.stage == Stage.VALIDATE and not lane.parts.started:
-            lane.parts.drop_waiting()
-            lane.stage = Stage.OFF
-        if lane.stage == Stage.OFF:
-            lane.pass_number = self.pass_number
-            lane.begin(Stage.VALIDATE, n_parts)
+        """Validate the anchor just certified, if it is its turn."""
+        if self.validation.take(self.pass_number, is_last=self.stage == Stage.SCORING):
             self._say(protocol.Validate())
-        elif is_last:
-            lane.parts.drop_waiting()
 
     def _advance_validation(self) -> bool:
         """Move from a complete stage to the next; returns whether that was possible."""
@@ -476,12 +445,8 @@ class Logic:
         if self.stage == Stage.SCORING and lane.pass_number != self.pass_number:
             lane.begin(Stage.OFF)
             self._begin_validation()
-        elif lane.stage == Stage.VALIDATE:
-            lane.begin(Stage.SCORE, 1)
-        else:
-            lane.begin(Stage.OFF)
-            self.scored = lane.pass_number
-            self._say(protocol.Scored(lane.pass_number))
+        elif lane.advance():
+            self._say(protocol.Scored(lane.scored))
         return True
 
     # -- tasks -------------------------------------------------------------------------------------
@@ -502,13 +467,9 @@ class Logic:
             return validation
         return None
 
-    @property
-    def _trainer_busy(self) -> bool:
-        return self.trainer.state == Activity.BUSY
-
     def next_writer(self) -> WriterSide | None:
         """The first writer that has no task, if there is a token for it."""
-        if self.busy_writers >= self.tokens.most_writers(self._trainer_busy):
+        if self.busy_writers >= self.tokens.most_writers(self.trainer.busy):
             return None
         return next((w for w in self.writers if w.ready and w.task is None), None)
 
@@ -521,7 +482,7 @@ class Logic:
             extent = self.extents.grant(writer.number) if kind == Stage.COLUMNS else -1
             threads = 1
             if lane.parts.size == 1:
-                threads = self.tokens.threads_alone(self.busy_writers, self._trainer_busy)
+                threads = self.tokens.threads_alone(self.busy_writers, self.trainer.busy)
             writer.task = WriterTask(
                 kind, part.start, part.stop, lane.pass_number, self._serial, extent, threads
             )

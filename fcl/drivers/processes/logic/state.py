@@ -41,6 +41,11 @@ class StageParts:
     def started(self) -> bool:
         return bool(self.dealt or self.done)
 
+    @property
+    def n_ended(self) -> int:
+        """Number of parts that are done or dropped."""
+        return sum(map(len, (*self.done, *self.dropped)))
+
     def deal(self, serial: int) -> range:
         """Deal the next range, in order; ranges that were taken back come first."""
         self.dealt[serial] = part = self.waiting.popleft()
@@ -77,6 +82,45 @@ class Lane:
         require(self.parts.complete, f"{stage} begins while {self.stage} has parts left")
         self.stage = stage
         self.parts = StageParts(size, batch)
+
+
+class Validation(Lane):
+    """The validation of certified anchors: of as many as time allows, and always of the last one."""
+
+    def __init__(self, n_parts: int) -> None:
+        super().__init__(Stage.OFF, -1)
+        self.n_parts = n_parts
+        self.allowed = True  #: False while validation takes too much time
+        self.scored = -1  #: the last pass with a score
+
+    def take(self, pass_number: int, is_last: bool) -> bool:
+        """Take a certified anchor; returns whether its validation begins now.
+
+        A validation that has started continues, and the new anchor is skipped: if each new anchor ended
+        the validation of the one before, a slow validation would never give a score.
+        """
+        new = self.pass_number != pass_number
+        if not (self.n_parts and new and (self.allowed or is_last)):
+            return False
+        if self.stage == Stage.VALIDATE and not self.parts.started:
+            self.parts.drop_waiting()
+            self.stage = Stage.OFF
+        if self.stage == Stage.OFF:
+            self.pass_number = pass_number
+            self.begin(Stage.VALIDATE, self.n_parts)
+            return True
+        if is_last:
+            self.parts.drop_waiting()
+        return False
+
+    def advance(self) -> bool:
+        """Begin the stage after a complete one; returns whether the anchor has a score now."""
+        if self.stage == Stage.VALIDATE:
+            self.begin(Stage.SCORE, 1)
+            return False
+        self.begin(Stage.OFF)
+        self.scored = self.pass_number
+        return True
 
 
 class Extents:
@@ -165,6 +209,10 @@ class WriterSide:
     ready: bool = False
     task: WriterTask | None = None
 
+    def became_ready(self) -> None:
+        require(not self.ready, f"writer {self.number} is ready twice")
+        self.ready = True
+
     def died(self) -> None:
         self.incarnation += 1
         self.ready, self.task = False, None
@@ -209,7 +257,11 @@ class TrainerSide:
         self.state = Activity.BUSY
         return self.order
 
-    def ready(self, nothing_to_know: bool) -> None:
+    @property
+    def busy(self) -> bool:
+        return self.state == Activity.BUSY
+
+    def became_ready(self, nothing_to_know: bool) -> None:
         """Note that the trainer is ready; a Restore will inform it, unless there is nothing to know."""
         require(self.state == Activity.ABSENT, "the trainer is ready twice")
         self.state, self.informed = Activity.IDLE, nothing_to_know
@@ -227,12 +279,19 @@ class TrainerSide:
             self.require_answered()
             self.state = Activity.IDLE
 
-    def freed(self, spare: int, order: int) -> None:
-        """Note freed extents; the trainer's number of spares is out of date if one was lent since."""
+    def freed(self, spare: int, order: int, kept: set[int]) -> None:
+        """Note freed extents; the trainer's number of spares is out of date if one was lent since.
+
+        kept : the trainer's extents without the freed ones.
+        """
         require(self.informed, "extents freed by a trainer that holds none")
         require(order <= self.order, f"freed after order {order}, the last was {self.order}")
         if order >= self.lend_order:
             self.spare = spare
+        if self.drop_order and order >= self.drop_order:
+            self.drop_order = 0
+            dropped = not kept and not spare
+            require(dropped, f"extents {sorted(kept)} kept although all had to be dropped")
 
     @property
     def refuses_room(self) -> bool:
