@@ -67,13 +67,11 @@ def encode_multilabel(
     values: np.ndarray,
     name: str,
     width: int | None = None,
-    advice: str = 'choose loss="squared"',
 ) -> Floats:
     """Encode indicators 0 and 1 as -1 and +1, float64 (K, n), C-contiguous.
 
     values : bool or numbers (n, K)
     width : the expected number of columns; None for any number from 1.
-    advice : what to do for numbers, for messages.
 
     Raises InputError: another shape, or a value other than 0 and 1.
     """
@@ -84,7 +82,8 @@ def encode_multilabel(
         raise InputError(
             f"{name}: expected 0 or 1 in each column, one column for each label, got "
             f"{columns[row, column]} in row {row}, column {column}; for one label out of several in each "
-            f"row, give a single column of classes; for numbers, {advice}"
+            f"row, give a single column of classes; for numbers, choose "
+            'loss="squared", of fcl stagewise --regression (numbers=True)'
         )
     return np.ascontiguousarray(np.where(columns == 1, 1.0, -1.0).T)
 

@@ -61,27 +61,27 @@ def make_problem(
     valid: DataSet | None = None,
     resumed: Mapping[str, Any] | None = None,
     targets: EncodedTarget | None = None,
+    held: Mask | None = None,
 ) -> Problem:
     """Check rows, targets and features, and bind the family to the training rows.
 
     resumed : as for :func:`fcl.drivers.job.make_job`.
-    targets : of ``data``, if they need not be valid for training, as in a part of a stream.
+    targets : of ``data``, if it need not have enough rows of each class, as a part of a stream.
+    held : rows to validate on, in place of those that ``options.valid_fraction`` draws.
     """
     spec = features if isinstance(features, Family) else checked_spec(features)
-    y, held = targets, None
     if valid is not None and options.valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
-    if y is None:
-        y = encode_targets(data, loss, "training")
-    if loss.couples:
+    y = encode_targets(data, loss, "training") if targets is None else targets
+    if loss.couples and targets is None:
         group = getattr(options, "group", False)
         check_class_count(y.n_outputs, data.n_rows, options.memory, group, data.target_name)
     if options.valid_fraction is not None:
         held = held_out_rows(data.n_rows, options.valid_fraction, options.seed)
     train = select_rows(data, y.y, data.weights, None if held is None else ~held)
-    if loss.couples and y.labels is not None:
+    if targets is None and loss.couples and y.labels is not None:
         refuse_rare_classes(train.y, train.s, y.labels, data.target_name)
-    elif y.n_outputs == 1 and targets is None:
+    elif targets is None and y.n_outputs == 1:
         loss.check_training(train.y, data.target_name)
     family = bound_family(spec, data, train.keep, options.memory, resumed)
     if isinstance(valid, DataSet):

@@ -56,7 +56,7 @@ class SavedState:
 
     def check(self, job: StagewiseJob) -> None:
         """Raise InputError naming what differs between the saved job and the one to be run."""
-        own = [(rows.n, job.targets[0].width) for rows in job.rows]
+        own = [(rows.n, job.n_outputs) for rows in job.rows]
         n_features, ends = len(self.state.weights.features), job.settings.ends
         shapes = [margins.shape for margins in self.state.margins]
         require_same(
@@ -70,7 +70,7 @@ class SavedState:
             JobFacts(
                 _options(job.settings, ends, job.family.n_features, own),
                 job.fingerprint,
-                job.rows[0].data.column_record.summary,
+                job.train.data.column_record.summary,
                 job.family.to_config(),
             ),
         )

@@ -1,4 +1,4 @@
-"""A stagewise job: the validated rows, targets, family and memory plan."""
+"""A stagewise job: the problem, checked options, and the memory plan."""
 
 from __future__ import annotations
 
@@ -9,47 +9,55 @@ from typing import Any
 import numpy as np
 
 from fcl.data.dataset import DataSet
-from fcl.data.outputs import refuse_absent_classes
+from fcl.data.outputs import n_target_columns
 from fcl.data.targets import check_class_weight
-from fcl.drivers.problem import bound_family, checked_spec, matched_valid
-from fcl.drivers.rows import Rows, check_data_set, weighted_by_class
+from fcl.drivers.problem import Problem, make_problem
+from fcl.drivers.rows import Rows, check_data_set, select_rows, weighted_by_class
+from fcl.drivers.targets import EncodedTarget, encode_targets
 from fcl.errors import InputError
 from fcl.features import Spec
 from fcl.features.generator.family import GeneratedFamily
 from fcl.features.standardized import say_divided
+from fcl.objective import find_loss
 from fcl.options.stagewise import UPDATES
 from fcl.stagewise.blocks import check_family
 from fcl.stagewise.plan import StagewisePlan, make_plan
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.targets import (
-    Targets,
-    checked_offset,
-    encoded_targets,
-    held_out,
-    refuse_single,
-)
+from fcl.stagewise.targets import checked_offset, held_out, refuse_single
 from fcl.types import Mask
 
+#: The loss of :mod:`fcl.objective` that encodes each kind of target.
+_ENCODED_FOR = {"class": "softmax", "label": "logistic", "target": "squared"}
 
-@dataclass(frozen=True)
-class StagewiseJob:
-    """What is decided before memory is allocated.
 
-    rows : the training rows, and the validation rows if there are any.
-    targets : of the same rows.
-    """
+@dataclass(frozen=True, kw_only=True)
+class StagewiseJob(Problem):
+    """What is decided before memory is allocated; ``loss`` only encodes the targets."""
 
     family: GeneratedFamily
     settings: Settings
-    rows: list[Rows]
-    targets: list[Targets]
+    noun: str  #: {"class", "label", "target"}, what a column of the targets is
     plan: StagewisePlan
+
+    @property
+    def rows(self) -> list[Rows]:
+        """The training rows, and the validation rows if there are any."""
+        return [self.train] if self.valid is None else [self.train, self.valid]
 
     @property
     def fingerprint(self) -> str:
         """Of all data of the job."""
         names = dict.fromkeys(rows.data.fingerprint() for rows in self.rows)
         return " ".join(names)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Options of reading for :func:`fcl.drivers.problem.make_problem`."""
+
+    memory: int
+    seed: int
+    valid_fraction: None = None  # the job draws the rows itself
 
 
 def make_job(
@@ -75,43 +83,39 @@ def make_job(
     Raises BudgetError: the memory budget is too small.
     """
     check_data_set("data", data)
-    keep, targets = _targets(data, numbers)
-    settings = _for_targets(settings, targets)
-    if valid is None:
-        parts, found = _split(data, keep, targets, settings)
-    else:
-        parts, found = [_rows(data, keep, targets, settings)], [targets]
-    keep, memory = parts[0].keep, settings.memory_bytes
-    family = check_family(bound_family(checked_spec(features), data, keep, memory, resumed))
-    say_divided(family, data.column_names)
+    noun, settings, targets = _targets(data, settings, numbers)
     if valid is not None:
-        valid = matched_valid(valid, data, family)
-        valid_keep, valid_targets = _targets(valid, numbers, targets)
-        if valid_targets.labels is not None:
-            refuse_absent_classes(valid_targets.values, valid_targets.labels, valid.target_name)
-        parts.append(_rows(valid, valid_keep, valid_targets, settings))
-        found.append(valid_targets)
-    settings, parts[0] = _class_weighted(settings, parts[0], targets)
-    plan = make_plan(family, settings, parts, targets.width, cores, certify)
-    return StagewiseJob(family, settings, parts, found, plan)
+        check_data_set("valid", valid)
+        _check_columns(valid, settings, targets.n_outputs)
+    held = None if valid is not None else _held_out(data, settings, noun, targets)
+    reading = _Reading(settings.memory_bytes, settings.seed)
+    loss = find_loss(_ENCODED_FOR[noun])
+    problem = make_problem(data, features, loss, reading, valid, resumed, targets, held)
+    family = check_family(problem.family)
+    say_divided(family, data.column_names)
+    settings, train = _class_weighted(settings, problem.train, noun, targets)
+    rows = [train] if problem.valid is None else [train, problem.valid]
+    plan = make_plan(family, settings, rows, problem.n_outputs, cores, certify)
+    problem = replace(problem, family=family, train=train)
+    return StagewiseJob(**vars(problem), settings=settings, noun=noun, plan=plan)
 
 
-def _for_targets(settings: Settings, targets: Targets) -> Settings:
+def _for_targets(settings: Settings, noun: str) -> Settings:
     """The validated settings; raises InputError for an update, loss or class weight that does not fit."""
     settings = settings.checked()
     if settings.loss is None:
-        several = targets.noun == "label" and settings.update == "gls"
+        several = noun == "label" and settings.update == "gls"
         settings = replace(settings, loss="logistic" if several else UPDATES[settings.update])
-    if targets.noun == "target" and settings.update != "ls":
+    if noun == "target" and settings.update != "ls":
         raise InputError(
             f"update: {settings.update} is for classes; set update to ls for a numeric target"
         )
-    if targets.noun == "label" and settings.link.couples:
+    if noun == "label" and settings.link.couples:
         raise InputError(
             f"loss: {settings.loss} is for one class in each row, but rows have several labels; set loss "
             "to logistic"
         )
-    if targets.noun == "label" and settings.class_weight is not None:
+    if noun == "label" and settings.class_weight is not None:
         raise InputError(
             "class_weight: expected None, since a row with several labels is not of one class; use "
             "sample weights"
@@ -124,67 +128,66 @@ def training_rows(data: DataSet, settings: Settings, numbers: bool) -> Rows:
 
     Raises InputError as :func:`make_job` does.
     """
-    keep, targets = _targets(data, numbers)
-    parts, _ = _split(data, keep, targets, settings)
-    return _class_weighted(settings, parts[0], targets)[1]
+    noun, settings, targets = _targets(data, settings, numbers)
+    held = _held_out(data, settings, noun, targets)
+    rows = select_rows(data, targets.y, data.weights, None if held is None else ~held)
+    return _class_weighted(settings, rows, noun, targets)[1]
 
 
 def _targets(
-    data: DataSet, numbers: bool, like: Targets | None = None
-) -> tuple[Mask | None, Targets]:
-    """The rows of weight above 0 (None: all), and their targets.
+    data: DataSet, settings: Settings, numbers: bool
+) -> tuple[str, Settings, EncodedTarget]:
+    """What a column of the targets is, the settings for such targets, and the targets."""
+    noun = "target" if numbers else "class"
+    if noun == "class" and data.target is not None and n_target_columns(data.target) > 1:
+        noun = "label"
+    settings = _for_targets(settings, noun)
+    loss = find_loss(_ENCODED_FOR[noun])
+    targets = encode_targets(_with_valid_targets(data), loss, "training")
+    _check_columns(data, settings, targets.n_outputs)
+    return noun, settings, targets
 
-    like : targets of the training rows, for validation rows.
-    """
-    if data.target is None:
-        raise InputError(f"{data.name}: expected a target, and none was opened; name it with y")
+
+def _with_valid_targets(data: DataSet) -> DataSet:
+    """The rows, where those of weight 0, which have no effect, have the target of another row."""
+    if data.weights is None or data.target is None or data.weights.all():
+        return data
+    values = np.array(data.target)
+    values[data.weights == 0.0] = values[np.argmax(data.weights > 0.0)]
+    return data.with_target(values, data.weights, data.target_name)
+
+
+def _check_columns(data: DataSet, settings: Settings, n_outputs: int) -> None:
+    """Raise InputError for covariates, and for offsets that the update does not take."""
     if data.covariates:
         raise InputError(
             f"{data.name}: stagewise models take no covariates, since a ridge penalises all weights but "
             "the intercepts; leave them out, or train with fcl train"
         )
-    keep = None if data.weights is None or data.weights.all() else data.weights > 0.0
-    values = data.target if keep is None else np.asarray(data.target)[keep]
-    return keep, encoded_targets(values, data.target_name, numbers, like)
+    checked_offset(data, settings, n_outputs)
 
 
-def _rows(data: DataSet, keep: Mask | None, targets: Targets, settings: Settings) -> Rows:
-    n = len(targets.values)
-    weights, offset = data.weights, checked_offset(data, settings, targets.width)
-    s = np.ones(n) if weights is None else weights if keep is None else weights[keep]
-    if offset is not None and keep is not None:
-        offset = offset[keep]
-    return Rows(data, keep, targets.values, s, offset)
+def _held_out(data: DataSet, settings: Settings, noun: str, targets: EncodedTarget) -> Mask | None:
+    """The rows that the settings hold out for validation, bool (n,); None for none."""
+    kept = np.arange(data.n_rows) if data.weights is None else np.flatnonzero(data.weights)
+    codes = targets.y[kept] if noun == "class" else np.zeros(len(kept))
+    if noun == "class" and settings.valid_fraction:
+        refuse_single(codes, data, targets)
+    held = np.zeros(data.n_rows, np.bool_)
+    held[kept] = held_out(codes, settings.valid_fraction, settings.seed)
+    return held if held.any() else None
 
 
-def _class_weighted(settings: Settings, rows: Rows, targets: Targets) -> tuple[Settings, Rows]:
+def _class_weighted(
+    settings: Settings, rows: Rows, noun: str, targets: EncodedTarget
+) -> tuple[Settings, Rows]:
     """The settings with a weight for each class, and the training rows with their weights multiplied."""
     given = settings.class_weight
     if given is None:
         return settings, rows
     named = dict(given) if isinstance(given, list | tuple) else given  # as files keep it
-    by_class = check_class_weight(named, targets.labels)
+    by_class = check_class_weight(named, targets.labels if noun == "class" else None)
     assert by_class is not None
     plain_pairs = by_class if isinstance(by_class, str) else [list(pair) for pair in by_class]
     settings = replace(settings, class_weight=plain_pairs)
-    return settings, weighted_by_class(rows, by_class, targets.width)
-
-
-def _split(
-    data: DataSet, keep: Mask | None, targets: Targets, settings: Settings
-) -> tuple[list[Rows], list[Targets]]:
-    """Hold out the validation rows of the settings; without any, only the training rows."""
-    if settings.valid_fraction:
-        refuse_single(targets, data.target_name)
-    held = held_out(targets, settings.valid_fraction, settings.seed)
-    if not held.any():
-        return [_rows(data, keep, targets, settings)], [targets]
-    parts, found = [], []
-    for chosen in (~held, held):
-        mask = chosen
-        if keep is not None:
-            mask = keep.copy()
-            mask[keep] = chosen
-        found.append(targets.select(chosen))
-        parts.append(_rows(data, mask, found[-1], settings))
-    return parts, found
+    return settings, weighted_by_class(rows, by_class, targets.n_outputs)

@@ -307,12 +307,12 @@ class StagewiseLearner:
         """Weighted means of the loss, and of the errors of classes, over the rows of a part."""
         loss = wrong = 0.0
         for _, rows in part.prepared.blocks():
-            margins, s = part.margins[rows], part.s[rows]
-            loss += float(s @ self.sweeper.link.losses(margins, part.targets.rows(rows)))
+            margins, s, targets = part.margins[rows], part.s[rows], part.targets.rows(rows)
+            loss += float(s @ self.sweeper.link.losses(margins, targets))
             if part.targets.noun == "class":
-                wrong += float(s @ (margins.argmax(axis=1) != part.targets.values[rows]))
+                wrong += float(s @ (margins.argmax(axis=1) != part.targets.y[rows]))
             elif part.targets.noun == "label":
                 chosen = self.sweeper.link.chances(margins) > 0.5
-                wrong += float(s @ (chosen != part.targets.values[rows]).mean(axis=1))
+                wrong += float(s @ (chosen != targets).mean(axis=1))
         total = float(part.s.sum())
         return loss / total, None if part.targets.noun == "target" else wrong / total

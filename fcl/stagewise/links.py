@@ -274,19 +274,8 @@ def _density(values: Floats) -> Floats:
 
 
 def project(points: Floats) -> Floats:
-    """The nearest points of the probability simplex.
+    """The nearest points (n, K) of the probability simplex, whose rows sum to 1 up to rounding.
 
-    Parameters
-    ----------
-    points : float64 (n, K)
-
-    Returns
-    -------
-    float64 (n, K)
-        Values of at least 0; each row sums to 1 up to rounding.
-
-    References
-    ----------
     Duchi, Shalev-Shwartz, Singer and Chandra, "Efficient projections onto the l1-ball", ICML 2008.
     """
     ordered = -np.sort(-points, axis=1)

@@ -67,7 +67,7 @@ def make_plan(
         (LIBRARIES, INTERPRETER),
         (
             TARGETS,
-            sum(part.held_bytes + 16 * part.n + _target_bytes(part, K) for part in rows),
+            sum(part.held_bytes + 16 * part.n + _target_bytes(part) for part in rows),
         ),
         ("margins", 2 * 8 * K * sum(part.n for part in rows)),
         ("weights of the last and of the best model, and a checkpoint", 4 * weights),
@@ -96,7 +96,6 @@ def make_plan(
     return StagewisePlan(tuple(parts), settings.memory_bytes, scratch, kept_tiles, kept_factors)
 
 
-def _target_bytes(part: Rows, K: int) -> int:
-    """Codes of classes, or numbers; and offsets."""
-    own = 8 * K * part.n if part.y.ndim == 2 else 4 * part.n
-    return own + (0 if part.offset is None else part.offset.nbytes)
+def _target_bytes(part: Rows) -> int:
+    """Targets and offsets."""
+    return part.y.nbytes + (0 if part.offset is None else part.offset.nbytes)

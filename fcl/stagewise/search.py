@@ -63,23 +63,12 @@ class ObjectiveLine:
 def best_factor(slope: Callable[[float], float], at_0: float) -> float:
     """A factor in (0, MOST] that is at most the minimiser of a convex function, and close to it.
 
-    The function falls from 0 to there, so its value never rises.
+    The function falls from 0 to there, so its value never rises. The factor is 1 if all factors tried
+    were too large: a step that minimises a majoriser never rises. By the Illinois rule: Dowell and
+    Jarratt, "A modified regula falsi method", BIT 11 (1971).
 
-    Parameters
-    ----------
-    slope : callable
-        The derivative of the function, which increases.
-    at_0 : float
-        The derivative at 0, below 0.
-
-    Returns
-    -------
-    float
-        1 if all factors tried were too large: a step that minimises a majoriser never rises.
-
-    References
-    ----------
-    The Illinois rule: Dowell and Jarratt, "A modified regula falsi method", BIT 11 (1971).
+    slope : the derivative of the function, which increases.
+    at_0 : the derivative at 0, below 0.
     """
     low, slope_low, high, slope_high = 0.0, at_0, np.inf, np.inf
     t = 1.0

@@ -39,6 +39,7 @@ from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.plan import tile_rows
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import Sweeper
+from fcl.stagewise.targets import Targets
 from fcl.units import format_gap, format_seconds
 
 
@@ -186,13 +187,13 @@ def _started(job: StagewiseJob) -> Started:
     return Started(
         plan=job.plan,
         options=asdict(settings),
-        n_rows=job.rows[0].n,
+        n_rows=job.train.n,
         n_features=n_features,
         C=None,
         alpha=settings.alpha,
         learner="stagewise",
-        n_valid=job.rows[1].n if len(job.rows) > 1 else 0,
-        n_outputs=job.targets[0].width,
+        n_valid=0 if job.valid is None else job.valid.n,
+        n_outputs=job.n_outputs,
         n_steps=settings.n_rounds * settings.n_visits * block_count(n_features, settings.block),
     )
 
@@ -200,18 +201,20 @@ def _started(job: StagewiseJob) -> Started:
 @contextmanager
 def _prepared(job: StagewiseJob, running: StagewiseRunOptions) -> Iterator[list[Part]]:
     """Read the rows once, into the family's compact form."""
-    height, K = tile_rows(job.family), job.targets[0].width
+    height, K = tile_rows(job.family), job.n_outputs
     folder = os.fspath(running.scratch or tempfile.gettempdir()) if job.plan.scratch else None
     with ExitStack() as stack:
         parts = []
-        for rows, targets in zip(job.rows, job.targets, strict=True):
+        for rows in job.rows:
             shape = job.family.record_shape(height)
             prepared = PreparedRows(rows.n, height, shape, folder)
             stack.callback(prepared.close)
             for _ in job.family.fill(prepared, rows.data.rows, rows.keep):
                 pass
             rows.data.check_unchanged()
-            parts.append(Part(prepared, targets, rows.s, np.empty((0, K)), rows.offset))
+            offset = None if rows.offset is None else np.atleast_2d(rows.offset).T
+            targets = Targets(rows.y, job.noun, K)
+            parts.append(Part(prepared, targets, rows.s, np.empty((0, K)), offset))
         yield parts
 
 
@@ -252,7 +255,7 @@ def _run(
 
 def _saved(job: StagewiseJob, state: State, running: StagewiseRunOptions) -> SavedState:
     family = plain(job.family.to_config())
-    columns = job.rows[0].data.column_record.summary
+    columns = job.train.data.column_record.summary
     return SavedState(job.settings, running.command, job.fingerprint, family, state, columns)
 
 
@@ -271,19 +274,19 @@ def _result(
     seconds: dict[str, float],
     checkpoint_failed: bool,
 ) -> StagewiseResult:
-    state, n = learner.state, learner.n_blocks
+    state, n, data = learner.state, learner.n_blocks, job.train.data
     model = StagewiseModel(
         family=job.family,
         weights=state.best,
         settings=job.settings,
-        noun=job.targets[0].noun,
-        labels=job.targets[0].labels or job.rows[0].data.target_columns,
+        noun=job.noun,
+        labels=job.labels or data.target_columns,
         history=[asdict(done) for done in state.history],
         best_number=state.best_number,
-        n_rows=job.rows[0].n,
-        fingerprint=job.rows[0].data.fingerprint(),
-        has_offset=job.rows[0].offset is not None,
-        column_record=job.rows[0].data.column_record.part(),
+        n_rows=job.train.n,
+        fingerprint=data.fingerprint(),
+        has_offset=data.offset is not None,
+        column_record=data.column_record.part(),
         certificate=gap,
     )
     last = [done.seconds for done in state.history[-n:]]

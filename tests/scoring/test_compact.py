@@ -24,7 +24,7 @@ from fcl.scoring.compact import compact_model
 from fcl.scoring.judge import ModelJudge
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.targets import Targets, held_out
+from fcl.stagewise.targets import held_out
 from fcl.stagewise.train import StagewiseRunOptions
 
 N, P = 600, 12
@@ -229,8 +229,7 @@ def training_weights(problem: Problem, options: dict[str, Any]) -> np.ndarray:
     s = problem.s.copy()
     if "valid_fraction" in options:
         codes = problem.one_hot.argmax(axis=1)
-        targets = Targets(codes, ("a", "b", "c"))
-        s[held_out(targets, 0.2, Settings(**options).checked().seed)] = 0.0
+        s[held_out(codes, 0.2, Settings(**options).checked().seed)] = 0.0
         sums = np.bincount(codes, weights=s)
         s *= (sums.sum() / (3 * sums))[codes]
     return s

@@ -45,11 +45,11 @@ def change_history(change: Callable[[list[dict[str, Any]]], None]) -> Any:
 
 def losses_of(problem: Problem, model: StagewiseModel) -> tuple[float, float]:
     """Mean loss of the training and of the validation rows, from predictions of the model."""
-    from fcl.stagewise.targets import encoded_targets, held_out
+    from fcl.stagewise.targets import held_out
 
     settings = model.settings
-    targets = encoded_targets(problem.y, "y", False)
-    held = held_out(targets, settings.valid_fraction, settings.seed)
+    codes = np.unique(problem.y, return_inverse=True)[1]
+    held = held_out(codes, settings.valid_fraction, settings.seed)
     margins, hot = model.margins(problem.x), problem.one_hot
     if settings.loss == "softmax":
         each = -(log_softmax(margins, axis=1) * hot).sum(axis=1)

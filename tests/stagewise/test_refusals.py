@@ -159,7 +159,7 @@ TRAIN = of(train, [
     ("no label", {"y": lambda _: np.full((300, 2), [1, 2])},
      "expected 0 or 1 in each column.* got 2 in row 0, column 1"),
     ("another class", {"valid": single}, "expected the labels of the model, .* got 'z' in row 5"),
-    ("no target", {"valid": lambda _: None}, "expected a target, and none was opened"),
+    ("no target", {"valid": lambda _: None}, "needs a target, and none was opened"),
     ("one column", {"y": numbers_of, "numbers": True, "valid": lambda problem: problem.numbers[:, 0]},
      "y: expected 2 columns of numbers"),
     ("certificate of cls", {"update": "cls", "certify": True}, "certify: the update cls has no joint"),
