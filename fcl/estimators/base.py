@@ -12,30 +12,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from fcl.checks import flag, is_whole, whole
 from fcl.data import DataSet
-from fcl.data.columns import ColumnRecord, joined
+from fcl.data.columns import ColumnRecord
 from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.executor import Executor, Needs, RunContext
 from fcl.drivers.job import make_job
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.choice import AUTO, SEARCHED, Given, Search
 from fcl.estimators.parameters import RENAMED, PathParameters, passed_options, seed_of
-from fcl.estimators.rows import (
-    RowArrays,
-    RowEstimator,
-    Training,
-    open_rows,
-    open_scored,
-    open_training,
-    resolve_features,
-)
+from fcl.estimators.predictors import FittedPredictor
+from fcl.estimators.rows import RowArrays, Training, open_training, resolve_features
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_scales
 from fcl.features.standardized import say_divided, uneven_scales
-from fcl.model.columns import difference, matched
+from fcl.model.columns import difference
 from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss
 from fcl.options import TRAINING, TrainOptions
 from fcl.run.events import Event
@@ -69,62 +62,6 @@ class Problems:
     before: list[Model | None]
     classes: np.ndarray | None = None
     class_weight: Any = None
-
-
-class FittedPredictor(RowEstimator):
-    """An estimator whose predictions are those of ``models_``, which share a family."""
-
-    models_: list[Model]
-    classes_: np.ndarray  #: of classifiers
-
-    def _margins(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """Margins with intercepts, offset and covariates, float64 (n, outputs); reads the rows once."""
-        check_is_fitted(self)
-        models = self.models_
-        family = models[0].family
-        data = open_rows(self, family, X, offset, covariates)
-        record = joined([model.column_record for model in models])
-        data = matched(data, record, family.row_width)
-        added = [model.added_margins(data) for model in models]
-        scorers = [model.scorer() for model in models]
-        margins = np.empty((data.n_rows, sum(model.n_outputs for model in models)))
-        for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
-            margins[start:stop] = np.hstack([margins_of(block) for margins_of in scorers])
-        first = 0
-        for model, more in zip(models, added, strict=True):
-            last = first + model.n_outputs
-            if more is not None:
-                margins[:, first:last] += more
-            first = last
-        return margins
-
-    def _column_names(self) -> list[str] | None:
-        """Names of the columns of X, or None if it has none."""
-        names = getattr(self, "feature_names_in_", None)
-        names = getattr(self, "feature_names_", None) if names is None else names
-        return None if names is None else [str(name) for name in names]
-
-
-class MetricScorer:
-    """Scores predictions by a metric of scikit-learn."""
-
-    _metric: Callable[..., Any]
-
-    def score(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        covariates: Any = None,
-    ) -> float:
-        """Share of rows whose classes are right, all labels if there are several; of numbers R^2.
-
-        It is the mean R^2 of all targets. Arguments are as in ``fit``.
-        """
-        X, given = open_scored(X, RowArrays(y, sample_weight, offset, covariates))
-        predicted = self.predict(X, given.offset, given.covariates)  # type: ignore[attr-defined]
-        return float(self._metric(given.y, predicted, sample_weight=given.sample_weight))
 
 
 class Estimator(FittedPredictor, ABC):
@@ -284,7 +221,10 @@ class Estimator(FittedPredictor, ABC):
     ) -> None:
         """Solve all problems, and set the fitted attributes."""
         n, reporter = len(problems.targets), Reporter(self.progress)
-        choice.begin(training, n, self._classifies, options["seed"])
+        ended = "the run before there was a model"
+        if n > 1:
+            ended = f"the fit before each of its {n} problems had a model"
+        choice.begin(training, problems.class_weight, self._classifies, options["seed"])
         options |= choice.options(training)
         spent = 0.0
         keep = None if training.weights is None else training.weights > 0.0
@@ -305,7 +245,7 @@ class Estimator(FittedPredictor, ABC):
             reporter.report(event)
 
         with (
-            reporter.explained(),
+            reporter.explained(ended),
             self._executor(data, options, choice, report, reporter.should_stop) as executor,
         ):
             context = RunContext(report, reporter.should_stop, executor=executor)
@@ -315,6 +255,7 @@ class Estimator(FittedPredictor, ABC):
                 own, lanes = dict(options), executor.lanes
                 if not lanes:
                     view = choice.view()
+                    reporter.next_run()
                 if self.max_time is not None:
                     # the remaining problems share the remaining time; each makes at least its first pass
                     jobs = -(-n // lanes) if lanes else n - number
@@ -327,7 +268,7 @@ class Estimator(FittedPredictor, ABC):
                     own["initial"] = before
                 of = f" ({number + 1} of {n})" if n > 1 else ""
                 self._say(f"fitting {problems.texts[number]}{of}")
-                result = choice.solve(number, data[number], own, context, problems.class_weight)
+                result = choice.solve(number, data[number], own, context)
                 used = counted(int(np.count_nonzero(result.model.weights)), "feature")
                 self._say(f"{result.message}; {used} used")
                 spent += result.limit_seconds
@@ -460,23 +401,11 @@ class Estimator(FittedPredictor, ABC):
             ``input_features`` has another length, or other names than the fit.
         """
         check_is_fitted(self)
-        names = input_features
-        known = getattr(self, "feature_names_in_", None)
-        if names is not None:
-            names = np.asarray(names, dtype=object)
-            if known is not None and not np.array_equal(known, names):
-                raise ValueError("input_features is not equal to feature_names_in_")
-            if names.shape != (self.n_features_in_,):
-                raise ValueError(
-                    "input_features should have length equal to number of features "
-                    f"({self.n_features_in_}), got {len(names)}"
-                )
-        else:
-            names = self._column_names()
-        family = self.models_[0].family
-        given = None if names is None else [str(name) for name in names]
-        words = [family.describe(int(feature), given) for feature in self.feature_keys_]
-        return np.array(words, dtype=object)
+        names = self._column_names()
+        if input_features is not None:
+            names = [str(name) for name in _check_feature_names_in(self, input_features)]
+        describe = self.models_[0].family.describe
+        return np.array([describe(int(id_), names) for id_ in self.feature_keys_], dtype=object)
 
     @property
     def feature_names_out_(self) -> np.ndarray:

@@ -46,7 +46,7 @@ class Given:
             )
         self._C, self._alpha = C if alpha is None else None, alpha
 
-    def begin(self, training: Training, n_problems: int, classifies: bool, seed: int) -> None:
+    def begin(self, training: Training, class_weight: Any, classifies: bool, seed: int) -> None:
         """Nothing is shared by the problems."""
 
     def options(self, training: Training) -> dict[str, Any]:
@@ -54,12 +54,7 @@ class Given:
         return {"C": resolve_C(self._C, self._alpha, training.sum_weights)[0]}
 
     def solve(
-        self,
-        number: int,
-        data: DataSet,
-        options: dict[str, Any],
-        context: RunContext,
-        class_weight: Any,
+        self, number: int, data: DataSet, options: dict[str, Any], context: RunContext
     ) -> TrainResult:
         """Train at this weight."""
         result: TrainResult = context.run(train_job, data, options)
@@ -82,8 +77,12 @@ class Search:
     def __init__(self, parameters: PathParameters, groups: Any) -> None:
         self._given, self._groups = parameters, groups
 
-    def begin(self, training: Training, n_problems: int, classifies: bool, seed: int) -> None:
-        """Make the folds, which all problems share."""
+    def begin(self, training: Training, class_weight: Any, classifies: bool, seed: int) -> None:
+        """Make the folds, which all problems share.
+
+        class_weight : applied to the training rows of each fold, not to scores.
+        """
+        self._class_weight = class_weight
         cv = self._given.cv
         if not is_whole(cv) and not hasattr(cv, "split"):
             cv = check_cv(cv, training.target, classifier=classifies)
@@ -99,17 +98,9 @@ class Search:
         return {"alphas": check_alphas(alphas)}
 
     def solve(
-        self,
-        number: int,
-        data: DataSet,
-        options: dict[str, Any],
-        context: RunContext,
-        class_weight: Any,
+        self, number: int, data: DataSet, options: dict[str, Any], context: RunContext
     ) -> TrainResult:
-        """Train a path, and return its chosen point, or the refit.
-
-        class_weight : applied to the training rows of each fold, not to scores.
-        """
+        """Train a path, and return its chosen point, or the refit."""
         if "alphas" in options and data.weights is not None:  # they do not count class weights
             options["alphas"] = options["alphas"] * (self._sum_weights / data.weights.sum())
         found = run_path(
@@ -119,7 +110,7 @@ class Search:
             client=context.executor,
             progress=context.report,
             should_stop=context.should_stop,
-            class_weight=class_weight,
+            class_weight=self._class_weight,
             **options | {name: getattr(self._given, name) for name in OF_PATHS},
         )
         if found.reason is StopReason.INTERRUPTED:

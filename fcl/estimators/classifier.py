@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,12 +16,11 @@ from fcl.data.outputs import constant_labels
 from fcl.data.targets import check_class_weight
 from fcl.drivers.rows import class_factors
 from fcl.errors import InputError
-from fcl.estimators.base import Estimator, FittedPredictor, MetricScorer, Problems
+from fcl.estimators.base import Estimator, Problems
 from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import ClassParameters, FitParameters, GroupParameters
+from fcl.estimators.predictors import ClassPredictor, MetricScorer
 from fcl.estimators.rows import Training
-from fcl.model.shapes import public
-from fcl.objective import find_loss
 
 
 def loss_weights(given: Any, training: Training, classes: np.ndarray) -> np.ndarray | None:
@@ -39,65 +37,6 @@ def check_classes(training: Training) -> None:
     """Raise ValueError for a target of numbers that are no classes."""
     with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
         check_classification_targets(training.target)
-
-
-def has_probabilities(estimator: Any) -> bool:
-    """Whether the loss of a classifier gives probabilities."""
-    return find_loss(estimator.loss).has_mean
-
-
-class ClassPredictor(FittedPredictor):
-    """Classes and their probabilities, from margins of two classes, of all together, or of each alone."""
-
-    @property
-    def multilabel_(self) -> bool:
-        """Whether the estimator was fitted to rows that may have several labels."""
-        check_is_fitted(self)
-        return self.models_[0].noun == "label"
-
-    def decision_function(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """Margins of the rows; X, offset and covariates as in ``fit``.
-
-        Returns
-        -------
-        ndarray of float64 (n,) or (n, n_classes)
-            With two classes (n,), above 0 for ``classes_[1]``; otherwise a column per class, or per
-            label, above 0 if the row has it.
-        """
-        margins: np.ndarray = public(self._margins(X, offset, covariates))
-        return margins
-
-    def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """The class of each row, (n,), or 0 or 1 for each label, int64 (n, n_labels).
-
-        X, offset and covariates are as in ``fit``.
-        """
-        margins = self._margins(X, offset, covariates)
-        if self.multilabel_:
-            return (margins > 0.0).astype(np.int64)
-        if margins.shape[1] == 1:
-            return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
-        return np.asarray(self.classes_[margins.argmax(axis=1)])
-
-    @available_if(has_probabilities)
-    def predict_proba(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """Probabilities of the classes, float64 (n, n_classes); only for logistic and softmax loss.
-
-        With logistic loss and more than two classes, the probabilities of each class against the rest
-        are scaled to sum to 1. Of several labels, the probability that a row has each of them.
-        """
-        return np.asarray(np.exp(self.predict_log_proba(X, offset, covariates)))
-
-    @available_if(has_probabilities)
-    def predict_log_proba(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """Logarithms of the probabilities, float64 (n, n_classes), without underflow."""
-        margins = self._margins(X, offset, covariates)
-        if margins.shape[1] == 1 or self.multilabel_:
-            both = margins if self.multilabel_ else np.column_stack([-margins, margins])
-            return -np.logaddexp(0.0, -both)
-        logs = margins if len(self.models_) == 1 else -np.logaddexp(0.0, -margins)
-        logs = logs - logs.max(axis=1, keepdims=True)
-        return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
 
 
 def found_classes(training: Training) -> np.ndarray:
@@ -290,7 +229,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         address.
     progress : callable, progress bar or None
         Called with each event of :mod:`fcl.run.events`, or a bar such as ``tqdm``; it ends the fit as in
-        :func:`fcl.train`. ``StopTraining`` is raised if a problem of the fit has no model yet.
+        :func:`fcl.train`. Problems that have not begun then make their first pass. ``StopTraining`` is
+        raised where problems run side by side, or C is chosen, and one has no model yet.
     verbose : bool or int
         Whether to write to stderr which class is being fitted, a line for each pass, the progress of long
         passes, and how each fit ended.

@@ -10,15 +10,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from fcl.data import regression_target
 from fcl.errors import InputError
-from fcl.estimators.classifier import (
-    ClassPredictor,
-    against_rest,
-    check_classes,
-    found_classes,
-    loss_weights,
-)
+from fcl.estimators.classifier import against_rest, check_classes, found_classes, loss_weights
 from fcl.estimators.online_base import OnlineEstimator
 from fcl.estimators.parameters import OnlineParameters
+from fcl.estimators.predictors import ClassPredictor
 from fcl.estimators.rows import RowArrays, Training
 
 
@@ -49,6 +44,9 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, Onl
         Seed of the order; None means 0.
     memory : int or str
         Budget in bytes or as "4GiB".
+    progress : callable, progress bar or None
+        As in :class:`FCLClassifier`, with an event ``OnlineProgress`` for each class in turn; it ends
+        learning with what was learnt so far, also in ``partial_fit``.
     hash_bits : int or None
         Hash the features into 2^hash_bits weights; see :func:`fcl.train_online`.
     loss : {"logistic", "squared_hinge", "hinge"}

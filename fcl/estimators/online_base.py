@@ -16,7 +16,7 @@ from fcl import kernels
 from fcl.checks import choice, flag, positive
 from fcl.data import DataSet
 from fcl.drivers.certify import certify
-from fcl.drivers.online.blocks import Blocks, RowBlock, row_number
+from fcl.drivers.online.blocks import Blocks, row_number
 from fcl.drivers.online.job import (
     OnlineJob,
     block_rows_of,
@@ -24,14 +24,15 @@ from fcl.drivers.online.job import (
     penalty_factors,
     plan_table,
 )
+from fcl.drivers.online.progress import FIRST_LINE, Progressive
 from fcl.drivers.online.rates import choose_rate
-from fcl.drivers.online.run import starting_intercept
-from fcl.drivers.online.train import full_message, model_of
+from fcl.drivers.online.run import OnlineReporter, OnlineRun, RunPosition
+from fcl.drivers.online.train import end_of_run, model_of
 from fcl.drivers.optimality import Optimality
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
-from fcl.estimators.base import FittedPredictor
 from fcl.estimators.parameters import seed_of
+from fcl.estimators.predictors import FittedPredictor
 from fcl.estimators.rows import (
     RowArrays,
     Training,
@@ -41,6 +42,7 @@ from fcl.estimators.rows import (
 )
 from fcl.features import Family, bind_features, spell_features
 from fcl.features.hashed import hashed_family
+from fcl.memory.meter import peak_memory
 from fcl.model.columns import matched
 from fcl.objective import find_loss
 from fcl.online import Learner, make_learner
@@ -48,6 +50,8 @@ from fcl.online.methods import kind_of
 from fcl.options import OnlineOptions, OnlineRunOptions
 from fcl.options.online import LEARNING, RUNNING
 from fcl.parallel import one_blas_thread
+from fcl.run.events import Stopped
+from fcl.run.reasons import StopReason
 from fcl.units import counted, format_bytes
 
 #: Parameters that are options of the learner of the same names.
@@ -175,47 +179,33 @@ class OnlineEstimator(FittedPredictor, ABC):
         """Learn from rows: in ``passes``, or with None once and in their order, as a part of a stream."""
         self._n_rows += rows[0].n
         self._sum_weights += float(rows[0].s.sum())
-        jobs = self._jobs(rows)
+        reporter, jobs = OnlineReporter(self.progress), self._jobs(rows)
+        runs = [
+            self._run_of(job, learner, reporter)
+            for job, learner in zip(jobs, self.learners_, strict=True)
+        ]
         run = jobs[0].running
-        shuffle = run.shuffle and passes is not None
-        blocks = Blocks(self._family, rows[0], run.block_rows, run.seed, shuffle)
+        blocks = Blocks(
+            self._family, rows[0], run.block_rows, run.seed, run.shuffle and passes is not None
+        )
+        reporter.started(jobs[0])
         try:
             with kernels.compilation.Compilation(lambda: None), one_blas_thread():
-                for number in range(passes or 1):
-                    for block in blocks.of_pass(number):
-                        self._learn_block(jobs, block)
-                    if passes is not None:
-                        for learner in self.learners_:
-                            learner.end_pass()
+                reason = reporter.cause(_learn_passes(runs, blocks, passes))
         finally:  # if learning diverges, the models are those before the row
             self.models_ = [
-                replace(model_of(job, learner, fingerprint), n_rows=self._n_rows)
-                for job, learner, fingerprint in zip(
-                    jobs, self.learners_, fingerprints, strict=True
-                )
+                replace(model_of(run.job, run.learner, fingerprint), n_rows=self._n_rows)
+                for run, fingerprint in zip(runs, fingerprints, strict=True)
             ]
+        message = end_of_run(reason, self.learners_[0], jobs[0], None)
+        reporter.report(Stopped(reason, message, None, {}, peak_memory()))
+        reporter.finish(self)
 
-    def _learn_block(self, jobs: Sequence[OnlineJob], block: RowBlock) -> None:
-        numbers = block.rows
-        for job, learner in zip(jobs, self.learners_, strict=True):
-            if not learner.rows:
-                y, s, _ = _targets(job, numbers)
-                learner.start_at(starting_intercept(job.loss.name, y, s))
-        at = 0
-        for chunk in jobs[0].view.chunks(block.raw, block.order):
-            some = numbers[at : at + len(chunk)]
-            for job, learner in zip(jobs, self.learners_, strict=True):
-                done = learner.learn(chunk, *_targets(job, some))
-                if learner.is_full:
-                    raise InputError(full_message(learner))
-                if done < len(chunk):
-                    row = row_number(job.train.keep, int(some[done]))
-                    raise InputError(
-                        f"{job.train.data.name}: the margin of row {row} is not finite or beyond 1e100: "
-                        f"the rate {learner.rate:.3g} is too large for these features; lower rate, or "
-                        "choose step implicit"
-                    )
-            at += len(chunk)
+    def _run_of(self, job: OnlineJob, learner: Learner, reporter: OnlineReporter) -> OnlineRun:
+        place = RunPosition(sums=Progressive(next_line=learner.rows + FIRST_LINE))
+        report, should_stop = reporter.report, reporter.should_stop
+        tracks = self.progress is not None
+        return OnlineRun(job, learner, place, report, should_stop, tracks=tracks, warns=False)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
         """Learn from rows with one label or number each, from the start; as in :class:`FCLClassifier`.
@@ -313,12 +303,21 @@ class OnlineEstimator(FittedPredictor, ABC):
         return np.array([model.intercept for model in self.models_])
 
 
-def _targets(job: OnlineJob, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Targets, weights and offsets of some rows; the squared loss depends on y - m alone."""
-    train = job.train
-    y, s, margins = train.y[rows], train.s[rows], np.zeros(len(rows))
-    if train.offset is None:
-        return y, s, margins
-    if job.loss.translates:
-        return y - train.offset[rows], s, margins
-    return y, s, train.offset[rows]
+def _learn_passes(runs: Sequence[OnlineRun], blocks: Blocks, passes: int | None) -> StopReason:
+    """Learn all outputs; returns why learning ended.  passes : None for a part of a stream.
+
+    Raises InputError: a row cannot be learnt.
+    """
+    first, *others = runs
+    for number in range(passes or 1):
+        for block in blocks.of_pass(number):
+            reason = first.learn_block(block, others)
+            if reason is not None and not reason.is_interrupt:
+                run = first.failed
+                row = row_number(run.job.train.keep, run.bad_row)
+                raise InputError(end_of_run(reason, run.learner, run.job, row))
+            if reason is not None:
+                return reason
+        for run in runs:
+            run.report_progress() if passes is None else run.end_pass()
+    return StopReason.DONE

@@ -155,3 +155,4 @@ class OnlineParameters:
     shuffle: bool = True
     random_state: Any = None
     memory: int | str = "1GiB"
+    progress: Any = None

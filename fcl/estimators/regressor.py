@@ -9,9 +9,10 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from fcl.data.outputs import n_target_columns, number_columns
-from fcl.estimators.base import Estimator, MetricScorer, Problems
+from fcl.estimators.base import Estimator, Problems
 from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import FitParameters, GroupParameters, RegressionParameters
+from fcl.estimators.predictors import MetricScorer
 from fcl.estimators.rows import Training
 from fcl.model.shapes import public
 

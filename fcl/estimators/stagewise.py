@@ -46,6 +46,7 @@ class _Parameters:
     memory: int | str = "4GiB"
     n_jobs: int | None = None
     certify: bool = False
+    progress: Any = None
 
 
 class _Stagewise(RowEstimator):
@@ -79,7 +80,9 @@ class _Stagewise(RowEstimator):
         data = training.data.with_target(training.target, training.weights, name)
         if not self._classifies:
             data.target_columns = training.names
-        running = StagewiseRunOptions(cores=n_cores(self.n_jobs), certify=self.certify)
+        running = StagewiseRunOptions(
+            cores=n_cores(self.n_jobs), certify=self.certify, progress=self.progress
+        )
         result = train_stagewise(
             data, spec, settings, numbers=not self._classifies, running=running
         )
@@ -143,6 +146,8 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         Threads: -1 or None for all cores. The result has the same bits for any number.
     certify : bool
         Whether to compute the gap to the joint optimum over all blocks, in two passes.
+    progress : callable, progress bar or None
+        As in :class:`FCLClassifier`, with an event ``BlockVisited`` for each block.
     update : {"ls", "gls", "cls"}
         Least squares on the classes; generalised least squares for the loss of a link; or calibrated
         least squares, in rounds.
@@ -232,7 +237,7 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
     ----------
     features, block, order, visits, alpha, validation_fraction, patience
         As in :class:`StagewiseClassifier`; 3 visits by default.
-    random_state, memory, n_jobs, certify
+    random_state, memory, n_jobs, certify, progress
         As in :class:`StagewiseClassifier`.
 
     Attributes

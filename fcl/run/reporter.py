@@ -48,6 +48,10 @@ class Reporter:
         # only False: most functions return None
         self._asked |= isinstance(answer, bool | np.bool) and not answer
 
+    def next_run(self) -> None:
+        """Begin a further run: a request to stop that came earlier is honoured once it has a model."""
+        self._has_model = False
+
     def should_stop(self) -> bool:
         """Whether a callback asks for the end of the run."""
         return self._ends() or (self._asked and self._has_model)
@@ -70,10 +74,10 @@ class Reporter:
         raise self.error from None
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explained(self, ended: str = "the run before there was a model") -> Iterator[None]:
         """Raise a callback's exception in place of the KeyboardInterrupt of a run without a result.
 
-        Closes a bar in any case.
+        Closes a bar in any case.  ended : what a callback ended, and when.
         """
         try:
             yield
@@ -81,7 +85,7 @@ class Reporter:
             if self.error is not None:
                 self.finish(None)
             if self._asked:
-                raise StopTraining("progress ended the run before there was a model") from None
+                raise StopTraining(f"progress ended {ended}") from None
             raise
         finally:
             if isinstance(self._tell, BarView):

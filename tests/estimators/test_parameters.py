@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import fcl
 from fcl.estimators.parameters import RENAMED, passed_options
@@ -15,7 +16,7 @@ from fcl.options.online import ONLINE_OPTIONS
 from fcl.options.option import Option
 from fcl.options.path import PATH_OPTIONS
 from fcl.options.stagewise import SETTINGS
-from fcl.run.events import PassDone, Started
+from fcl.run.events import BlockVisited, OnlineProgress, PassDone, Started, Stopped
 
 ESTIMATORS = [fcl.FCLClassifier, fcl.FCLRegressor, fcl.FCLClassifierCV, fcl.FCLRegressorCV]
 ONLINE = [fcl.FCLOnlineClassifier, fcl.FCLOnlineRegressor]
@@ -106,8 +107,39 @@ def test_a_callback_sees_events_and_ends_a_fit_without_a_warning(kind: Any) -> N
     model = kind(alpha=1e-4, tol=1e-12, progress=progress).fit(X, (X[:, 0] > 0.0) * 1)
     assert not model.converged_ and isinstance(seen[0], Started)
     classes = np.digitize(X[:, 0], [-0.5, 0.5])
-    with pytest.raises(fcl.StopTraining):
-        fcl.FCLClassifier(alpha=1e-4, tol=1e-12, progress=progress).fit(X, classes)
+    model = fcl.FCLClassifier(alpha=1e-4, tol=1e-12, progress=progress).fit(X, classes)
+    assert not model.converged_ and len(model.models_) == 3
+    with pytest.raises(fcl.StopTraining, match=r"before each of its 3 problems had a model"):
+        fcl.FCLClassifierCV(alphas=3, cv=2, progress=progress).fit(X, classes)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        (fcl.StagewiseClassifier(block=2), BlockVisited),
+        (fcl.StagewiseRegressor(block=2), BlockVisited),
+        (fcl.FCLOnlineClassifier(rate=0.1), OnlineProgress),
+        (fcl.FCLOnlineRegressor(rate=0.1), OnlineProgress),
+    ],
+)
+def test_other_estimators_show_progress_and_end_at_a_callback(model: Any, kind: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(90, 6))
+    y, seen = np.digitize(X[:, 0], [-0.5, 0.5]), []
+    quiet = clone(model).fit(X, y)
+    found = clone(model).set_params(progress=seen.append).fit(X, y)
+    np.testing.assert_array_equal(found.predict(X), quiet.predict(X))
+    assert isinstance(seen[0], Started) and isinstance(seen[-1], Stopped)
+    n_seen = sum(isinstance(event, kind) for event in seen)
+    assert n_seen > 1
+
+    def stop(event: Any) -> bool:
+        seen.append(event)
+        return not isinstance(event, kind)
+
+    seen.clear()
+    clone(model).set_params(progress=stop).fit(X, y).predict(X)
+    assert 0 < sum(isinstance(event, kind) for event in seen) < n_seen
+    assert seen[-1].reason == "callback"
 
 
 def test_patience_ends_a_fit_at_the_best_held_out_loss() -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -90,7 +90,11 @@ def starting_intercept(loss: str, y: Floats, s: Floats) -> float:
 
 
 class OnlineRun:
-    """A learner on its way over the rows of a job."""
+    """A learner on its way over the rows of a job.
+
+    tracks : whether to sum the losses of the rows, which reports of progress need.
+    warns : whether to warn of losses above those of a constant.
+    """
 
     def __init__(
         self,
@@ -99,7 +103,9 @@ class OnlineRun:
         place: RunPosition,
         report: Callable[[Event], None],
         should_stop: Callable[[], bool],
-        save: Callable[[], object],
+        save: Callable[[], object] = lambda: None,
+        tracks: bool = True,
+        warns: bool = True,
     ) -> None:
         self.job, self.learner, self.place = job, learner, place
         self._report, self._should_stop, self._save = report, should_stop, save
@@ -121,9 +127,10 @@ class OnlineRun:
         self._begun = self._saved = time.monotonic()
         self._started_with = learner.rows
         self._telling = 0.0  # seconds spent on reports
-        self._warned = False
+        self._warned, self._tracks = not warns, tracks
         #: number of the row among the selected ones whose margin was not finite
         self.bad_row = -1
+        self.failed = self  #: the run that could not learn a row
 
     def run(self) -> StopReason:
         """Learn all passes; returns why it ended."""
@@ -132,26 +139,43 @@ class OnlineRun:
             end = self._pass()
             if end is not None:
                 return end
-            self.learner.end_pass()
-            self._tell()
-            line = self.place.sums.next_line
-            self.place = RunPosition(self.place.passes + 1, 0, Progressive(next_line=line))
+            self.end_pass()
         return StopReason.DONE
+
+    def end_pass(self) -> None:
+        """End a pass."""
+        self.learner.end_pass()
+        self.report_progress()
+        line = self.place.sums.next_line
+        self.place = RunPosition(self.place.passes + 1, 0, Progressive(next_line=line))
 
     def _pass(self) -> StopReason | None:
         """Learn the rest of the current pass; returns why it ended early, or None."""
         with self._reading() as blocks:
             for block in blocks:
-                if not self.learner.rows and self.job.start is None:
-                    self._start_intercept(block)
-                for chunk, rows in self._chunks(block):
-                    if self._should_stop():
-                        return StopReason.INTERRUPTED
-                    if not self._learn(chunk, rows):
-                        return StopReason.MEMORY if self.learner.is_full else StopReason.DIVERGED
+                if (end := self.learn_block(block)) is not None:
+                    return end
                 if time.monotonic() - self._saved >= SAVE_EVERY:
                     self._save()
                     self._saved = time.monotonic()
+        return None
+
+    def learn_block(self, block: RowBlock, others: Sequence[OnlineRun] = ()) -> StopReason | None:
+        """Learn a block; returns why learning ended early, or None.
+
+        others : runs over the same rows with other targets, which learn each chunk after this run.
+        """
+        runs = (self, *others)
+        for run in runs:
+            if not run.learner.rows and run.job.start is None:
+                run._start_intercept(block)
+        for chunk, rows in self._chunks(block):
+            if self._should_stop():
+                return StopReason.INTERRUPTED
+            for run in runs:
+                if not run._learn(chunk, rows):
+                    self.failed = run
+                    return StopReason.MEMORY if run.learner.is_full else StopReason.DIVERGED
         return None
 
     def _reading(self) -> AbstractContextManager[Iterator[RowBlock]]:
@@ -169,8 +193,9 @@ class OnlineRun:
         for chunk in self.job.view.chunks(block.raw, block.order):
             done = 0
             while done < len(chunk):
-                due = max(1, self.place.sums.next_line - self.learner.rows)
-                stop = min(len(chunk), done + due)
+                stop = len(chunk)
+                if self._tracks:
+                    stop = min(stop, done + max(1, self.place.sums.next_line - self.learner.rows))
                 part = replace(chunk, indptr=chunk.indptr[done : stop + 1])
                 yield part, rows[at + done : at + stop]
                 done = stop
@@ -185,17 +210,20 @@ class OnlineRun:
             margins = train.offset[rows]
         done = self.learner.learn(chunk, y, s, margins)
         place.rows += done
-        place.sums.add(self._loss, y[:done], s[:done], margins[:done])
+        if self._tracks:
+            place.sums.add(self._loss, y[:done], s[:done], margins[:done])
         if done < len(rows):
             self.bad_row = int(rows[done])
             return False
-        if self.learner.rows >= place.sums.next_line:
+        if self._tracks and self.learner.rows >= place.sums.next_line:
             place.sums.next_line = max(2 * place.sums.next_line, self.learner.rows + 1)
-            self._tell()
+            self.report_progress()
         return True
 
-    def _tell(self) -> None:
-        """Report progress."""
+    def report_progress(self) -> None:
+        """Report progress, if it is tracked."""
+        if not self._tracks:
+            return
         place, learner = self.place, self.learner
         since_begun = time.monotonic() - self._begun
         learning = since_begun - self._telling

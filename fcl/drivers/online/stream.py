@@ -226,7 +226,7 @@ class _StreamRun(OnlineRun):
         if (end := self._pass()) is not None:
             return end
         # the pass does not end: the learner stays as it is, for a stream that continues this one
-        self._tell()
+        self.report_progress()
         return StopReason.INTERRUPTED if self._ended() else StopReason.DONE
 
     def _reading(self) -> AbstractContextManager[Iterator[RowBlock]]:

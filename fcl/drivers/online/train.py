@@ -309,7 +309,7 @@ def run_online(**given: Any) -> OnlineResult:
     result = OnlineResult(
         model=model,
         reason=reason,
-        message=_message(reason, learner, job, bad),
+        message=end_of_run(reason, learner, job, bad),
         seconds=parts_of(time.monotonic() - since, seconds),
         peak_memory=peak_memory(),
         learner=learner,
@@ -472,7 +472,8 @@ def full_message(learner: Learner) -> str:
     )
 
 
-def _message(reason: StopReason, learner: Learner, job: OnlineJob, bad: int | None) -> str:
+def end_of_run(reason: StopReason, learner: Learner, job: OnlineJob, bad: int | None) -> str:
+    """Why learning ended, in words.  bad : the row that could not be learnt."""
     rows = f"{learner.rows:,} rows"
     if reason.is_interrupt:
         return f"{reason.sentence} after {rows}"
