@@ -102,22 +102,12 @@ def whole(label: Any) -> Any:
     return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
-def limits_text(given: Any) -> str:
-    """``0 <= w_j``, or how many features have limits of their own; empty without limits."""
-    from fcl.objective import Limits
+def penalty_texts(options: Mapping[str, Any]) -> list[str]:
+    """What a job's penalty has besides the L1 norm: its share, and limits as ``0 <= w_j`` or a count."""
+    from fcl.objective import Limits, stored_penalty
 
-    return Limits.from_stored(given).text
-
-
-def share_text(rho: float) -> str:
-    """The share of |w_j| in the penalty."""
-    return f"l1_ratio {rho:g}"
-
-
-def mixture_text(options: Mapping[str, Any]) -> str:
-    """The share of |w_j| in the penalty that options ask for; empty for the L1 norm."""
-    rho = float(options.get("l1_ratio", 1.0))
-    return "" if rho == 1.0 else share_text(rho)
+    penalty, limits = stored_penalty(options), Limits.from_stored(options.get("limits"))
+    return [*([] if penalty.pure_l1 else [penalty.share_text]), *filter(None, [limits.text])]
 
 
 def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:

@@ -16,7 +16,6 @@ from fcl.errors import InputError
 from fcl.facts import Fact
 from fcl.numerals import read_number
 from fcl.options import PROBLEM, options_of_command
-from fcl.options.choices import ElasticNet
 from fcl.options.option import CERTIFY
 from fcl.run.events import Compiling, Event, StepProgress
 
@@ -77,7 +76,7 @@ def command(model: str, data: str, **options: Any) -> int:
 
 def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality, list[Fact]]:
     """The result, and further facts for the summary."""
-    from fcl.drivers.certify import certify
+    from fcl.drivers.certify import run_certify
     from fcl.drivers.model_to_certify import linear_model
     from fcl.features import parse_features
     from fcl.model.facts import hashing_facts
@@ -95,12 +94,10 @@ def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality,
         problem["features"] = parse_features(options["features"])
     if options["no_intercept"]:
         problem["intercept"] = False
-    if (l1_ratio := problem.pop("l1_ratio")) is not None:
-        problem["penalty"] = ElasticNet(l1_ratio=l1_ratio)
-    found = certify(
+    found = run_certify(
         to_certify,
         rows,
-        _strength(options["strength"]),
+        C=_strength(options["strength"]),
         bound=bound,
         keep_model=options["out"] is not None,
         progress=None if options["quiet"] else _say,

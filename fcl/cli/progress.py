@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from fcl.cli.common import messages
 from fcl.cli.signals import Stop
 from fcl.errors import ConvergenceWarning, OutputExistsError, ScaleWarning, reason
-from fcl.facts import class_weight_text, limits_text, mixture_text, validation_text
+from fcl.facts import class_weight_text, penalty_texts, validation_text
 from fcl.memory.ledger import in_words
 from fcl.plain import plain
 from fcl.run.events import (
@@ -110,8 +110,7 @@ def started_line(event: Started) -> str:
     """The problem in one line."""
     options = event.options
     unusual = [
-        mixture_text(options),
-        limits_text(options.get("limits")),
+        *penalty_texts(options),
         "standardized" * bool(options.get("standardize")),
         class_weight_text(options.get("class_weight")),
     ]
@@ -262,13 +261,7 @@ class LiveView(View):
 
 
 class PathView(View):
-    """A line for each point; another view may show the passes between them.
-
-    Parameters
-    ----------
-    inner : View or None
-        Receives the events of the passes.
-    """
+    """A line for each point; another view may show the passes between them."""
 
     def __init__(self, inner: View | None = None) -> None:
         super().__init__()
@@ -435,15 +428,8 @@ def watched(
 ) -> Iterator[Callable[[Event], None]]:
     """Provide the ``progress`` callback of a run, and print the warnings of the run.
 
-    Parameters
-    ----------
-    options : mapping
-        Effective options of the command.
-    stop : Stop
-    view : View
-        Shows each event; ``--log-json`` logs it, too.
-    listens : callable
-        Whether from this event on a signal only asks the run to stop.
+    options : effective ones of the command.
+    listens : whether from this event on a signal only asks the run to stop.
     """
     with ExitStack() as stack:
         stack.enter_context(view)

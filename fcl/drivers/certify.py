@@ -145,19 +145,39 @@ def certify(
     >>> found.gap < 1e-2, found.n_active
     (True, 2)
     """
-    arguments = arguments_by_name("certify", locals(), _OPTIONS, PENALTY)
+    return run_certify(**arguments_by_name("certify", locals(), _OPTIONS, PENALTY))
+
+
+def run_certify(
+    model: Any,
+    data: DataSet,
+    *,
+    C: float | str | None = None,
+    alpha: float | None = None,
+    bound: Model | float | None = None,
+    radius: float | None = None,
+    namespace: str = "",
+    memory: int | str = "4GiB",
+    scratch: str | os.PathLike[str] | None = None,
+    top: int = 10,
+    keep_model: bool = False,
+    trusted: Collection[str] = (),
+    progress: Progress | None = None,
+    **given: Any,
+) -> Optimality:
+    """Certify; the arguments are those of :func:`certify`, with options by name."""
     check_data_set("data", data)
     top = whole("top", top, 0)
     if radius is not None:
         radius = positive("radius", radius)
     own = {
-        name: arguments[name]
+        name: given[name]
         for name in PROBLEM
-        if name not in ("C", "alpha") and arguments.get(name) is not None
+        if name not in ("C", "alpha") and given.get(name) is not None
     }
     to_certify = linear_model(model, trusted, namespace)
     radius = to_certify.radius if radius is None else radius
-    data = to_certify.opened(data, arguments.get("offset"), arguments.get("covariates"))
+    data = to_certify.opened(data, given.get("offset"), given.get("covariates"))
     problem = to_certify.problem(data, own)
     C, alpha = _strength(C, alpha, to_certify, bound)
     best = isinstance(C, str)
@@ -176,9 +196,9 @@ def certify(
             fingerprint = data.fingerprint()
             passes = _passes(job, prepared, max(top, 1))
             passes.on_progress = lambda done: share("pricing", done)
-            given = to_certify.point(job)
-            check_within(given, job.limits, plain(job.family))
-            point = in_solver_units(job.family, given)
+            own_point = to_certify.point(job)
+            check_within(own_point, job.limits, plain(job.family))
+            point = in_solver_units(job.family, own_point)
             certified = CertifiedPoint(passes, point)
             if best:
                 certified.go_to_best_C()

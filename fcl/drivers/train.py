@@ -151,9 +151,9 @@ def train(
     C, alpha : float
         Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
     penalty : str, ElasticNet or GroupNorm
-        ``"l1"``; ``"elastic:l1_ratio=0.5"``, the elastic net with rho in (0, 1]; or ``"group"``, with
-        several outputs: the Euclidean norm of a feature's K weights instead of their L1 norm, so that a
-        feature has a weight in all outputs or in none.
+        ``"l1"``; ``"elastic"``, the elastic net, with the options of :class:`ElasticNet`; or ``"group"``,
+        with several outputs: the Euclidean norm of a feature's K weights instead of their L1 norm, so
+        that a feature has a weight in all outputs or in none.
     limits : str, (low, high) or mapping
         Limits low <= w_j <= high of the weights, with low <= 0 <= high: for all features, ``"0:"`` or
         ``(0, inf)`` for weights of at least 0; or for some features, by name or id,

@@ -14,8 +14,6 @@ from fcl.facts import (
     Fact,
     active_fact,
     class_weight_text,
-    limits_text,
-    share_text,
     short_fact,
     whole,
 )
@@ -23,7 +21,7 @@ from fcl.features.base import is_sampled
 from fcl.files.model import FORMAT, file_version
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.history import History
-from fcl.objective import stored_penalty
+from fcl.objective import Limits, stored_penalty
 from fcl.units import counted, format_share
 
 if TYPE_CHECKING:
@@ -66,10 +64,10 @@ def trained_facts(model: Model) -> list[Fact]:
     least = "" if smallest is None else f", C_min {smallest:.4g}: the model is empty for C <= C_min"
     C = C_fact(model.C, model.alpha)
     facts = [*proof_facts(model), intercept_fact(model), C._replace(text=C.text + least)]
-    ratio = stored_penalty(model.options).rho
-    if ratio != 1.0 or model.options.get("standardize"):
+    penalty = stored_penalty(model.options)
+    if not penalty.pure_l1 or model.options.get("standardize"):
         words = f"{penalty_text(model)}{_factors(model).rstrip(',')}"
-        facts.append(Fact("penalty", f"{words}: {share_text(ratio)}", ratio))
+        facts.append(Fact("penalty", f"{words}: {penalty.share_text}", penalty.rho))
     facts += _limits_facts(model)
     if text := class_weight_text(model.options.get("class_weight")):
         facts.append(Fact("classes", text.removeprefix("class ")))
@@ -163,7 +161,7 @@ def _encoding_facts(model: Model) -> list[Fact]:
 
 
 def _limits_facts(model: Model) -> list[Fact]:
-    text = limits_text(model.options.get("limits"))
+    text = Limits.from_stored(model.options.get("limits")).text
     return [Fact("limits", text)] if text else []
 
 

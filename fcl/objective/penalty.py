@@ -57,6 +57,15 @@ class Penalty:
     def pure_l1(self) -> bool:
         return self.rho == 1.0
 
+    @property
+    def share_text(self) -> str:
+        """The share of |w_j| in words."""
+        return f"l1_ratio {self.rho:g}"
+
+    def stored(self) -> dict[str, Any]:
+        """The options of a job, without limits; see :func:`stored_penalty`."""
+        return {"l1_ratio": self.rho, "group": self.grouped}
+
     def formula(self, n_outputs: int = 1) -> str:
         """The formula as text, for factors of 1."""
         at, w = ("j", "w_j") if n_outputs == 1 else ("jk", "W_jk")
@@ -181,6 +190,6 @@ class GroupPenalty(Penalty):
 
 
 def stored_penalty(options: Mapping[str, Any]) -> Penalty:
-    """The penalty, without limits, of the options that a model stores."""
+    """The penalty, without limits, of the options of a job or a model."""
     kind = GroupPenalty if options.get("group") else Penalty
     return kind(float(options.get("l1_ratio", 1.0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -257,11 +257,10 @@ class TrainOptions:
         """
         from fcl.objective import (  # late: NumPy
             Covariates,
-            GroupPenalty,
             Limits,
-            Penalty,
             find_loss,
             make_objective,
+            stored_penalty,
         )
 
         z, intercept = None, self.intercept
@@ -269,7 +268,7 @@ class TrainOptions:
             z, intercept = Covariates(covariates, intercept, self.covariates or ()), False
         loss = find_loss(self.loss)
         limits = Limits.from_stored(self.limits)
-        penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio, limits)
+        penalty = replace(stored_penalty(vars(self)), limits=limits)
         return make_objective(
             loss,
             y,

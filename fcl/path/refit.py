@@ -18,7 +18,7 @@ from fcl.features.standardized import plain
 from fcl.features.support import SupportFamily
 from fcl.model.certificate import Scope
 from fcl.model.model import Model
-from fcl.objective import resolve_C
+from fcl.objective import resolve_C, stored_penalty
 from fcl.path.jobs import PathJobs
 from fcl.path.result import PathPoint
 from fcl.path.running import PathContext
@@ -46,32 +46,17 @@ def refit_point(
 def refit_support(
     job: Job, point: PathPoint, alpha: float, running: PathContext, part: str = ""
 ) -> PathPoint | None:
-    """Train the features of a point again, with a ridge penalty on sd_j w_j.
+    """Train the features of a point again, with a ridge penalty on sd_j w_j; None if it has none.
 
     A penalty of 0 has no optimum on separable rows, and no unique one with equal columns, which are
     common among patterns; a small ridge penalty always has exactly one.
 
-    Parameters
-    ----------
-    job : Job
-        Of the rows, with the driver ``inline``; its C, penalty and time limit do not apply.
-    point : PathPoint
-    alpha : float
-        Weight of sum_j var_j w_j^2 / 2 against the weighted mean of the losses.
-    running : PathContext
-    part : str
-        Name of the rows in events; empty for all.
+    job : with the driver ``inline``; its C, penalty and time limit do not apply.
+    alpha : weight of sum_j var_j w_j^2 / 2 against the weighted mean of the losses.
+    part : name of the rows in events; empty for all.
 
-    Returns
-    -------
-    PathPoint or None
-        The refitted model, whose certificate covers the support alone, and its score on the validation
-        rows of the job. None if the point has no features.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        ``should_stop`` ended the refit.
+    Returns the refitted model, whose certificate covers the support alone, with its score on the
+    validation rows of the job. Raises KeyboardInterrupt: ``should_stop`` ended the refit.
     """
     model, family = point.model, plain(job.family)
     ids = model.ids[is_active(model.weights)]
@@ -80,11 +65,12 @@ def refit_support(
     support = SupportFamily(family, ids)
     C, alpha = resolve_C(None, alpha, job.sum_weights)
     limits = job.limits.restricted(ids).stored()
+    penalty = replace(stored_penalty(vars(job.options)), rho=REFIT_L1)
     options = replace(
         job.options,
+        **penalty.stored(),
         C=C,
         alpha=alpha,
-        l1_ratio=REFIT_L1,
         limits=limits,
         standardize=False,
         max_time=None,

@@ -59,8 +59,8 @@ def null_outer(passes: Passes, tol: float) -> Outer:
         )
     if not passes.conditions.limit > 0.0:
         raise InputError(
-            f"C is {passes.objective.C:g} and l1_ratio is {passes.objective.penalty.rho:g}, so "
-            "l1_ratio / C is 0 in float64; lower C (raise alpha), or raise l1_ratio"
+            f"C {passes.objective.C:g} and {passes.objective.penalty.share_text}: their ratio is 0 in "
+            "float64; lower C (raise alpha), or raise the share of the L1 norm in the penalty"
         )
     n_features = None if passes.sampled else passes.family.n_features
     share = TRAIN_SHARE

@@ -150,7 +150,7 @@ CASES: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
     ("C too large", train, {"C": 1e308},
      r"C is 1e\+308 and the sample weights add up to 150, so alpha .* is 0"),
     ("penalty of 0 in float64", train, {"C": 1e300, "l1_ratio": 1e-300},
-     "l1_ratio / C is 0 in float64; lower C"),
+     "l1_ratio 1e-300: their ratio is 0 in float64; lower C"),
     # families
     *((f"features {text}", job, {"features": text}, message) for text, message in (
         ("kmer:d=3", "unknown family 'kmer'; expected one of kmers"),
