@@ -68,15 +68,9 @@ _SECRETS = (
 
 
 class Interrupted(BaseException):
-    """A signal arrived before there was a result to save.
+    """A signal arrived before there was a result to save; a BaseException, which nothing swallows.
 
-    It is a BaseException, so that no ``except Exception`` swallows it.
-
-    Attributes
-    ----------
-    signum : int
-    left : str
-        What the command left behind, in words.
+    left : what the command left behind, in words.
     """
 
     def __init__(self, signum: int, left: str = "nothing was written") -> None:

@@ -77,27 +77,13 @@ def _check_keys(text: str, path: str) -> None:
 
 
 def effective_options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
-    """Merge the command line with the TOML file of ``--config``, if it is given.
+    """Merge the command line with the TOML file of ``--config``, which it overrides.
 
-    The command line overrides the file, which may come from a stranger: options without ``from_file`` and
-    URLs are refused.
+    The file may come from a stranger: options without ``from_file`` and URLs are refused. Its keys are
+    the long names of the options, with ``-`` or ``_``; paths are relative to the working folder.
 
-    The command declares its options in a table (:class:`TableCommand`). Keys of the file are the long
-    names of the options, with ``-`` or ``_``; paths in it are relative to the working folder, as on the
-    command line.
-
-    Returns
-    -------
-    values : dict
-        The value of every option of `ctx`.
-    given : dict
-        Where each option that was given stands: ``--max-time``, or ``run.toml: max-time``.
-
-    Raises
-    ------
-    InputError
-        A key is unknown or no setting that a file may have, or its value has a wrong type or is invalid;
-        the message names file and key.
+    Returns the value of every option, and where each option that was given stands: ``--max-time``, or
+    ``run.toml: max-time``.
     """
     values, given = dict(ctx.params), dict(ctx.meta["fcl.given"])
     path = values["config"]

@@ -30,20 +30,9 @@ def check_explained(out: str) -> None:
 
 
 def explained_model(model: Predictor, options: Mapping[str, Any], kind: str) -> ExplainedOutput:
-    """The output of a model whose margin is divided among its features.
+    """The output of a model whose margin is divided among its features, as ``explain_output`` names it.
 
-    Parameters
-    ----------
-    model : Predictor
-    options : mapping
-        ``explain_output``, the text of the label of an output, or None.
-    kind : str
-        Of the scores: ``margin``, ``probability`` or ``mean``.
-
-    Raises
-    ------
-    InputError
-        Not a linear model; or the output is unknown, missing, or not needed.
+    Raises InputError: not a linear model; or the output is unknown, missing, or not needed.
     """
     from fcl.model import Model
     from fcl.model.explain import ExplainedOutput
@@ -77,33 +66,15 @@ def write_explanations(
     on_margins: OnMargins | None = None,
     known: KnownColumns | None = None,
 ) -> int:
-    """Write one line for each row; returns the number of rows.
+    """Write one line for each row to a .tsv file; returns the number of rows.
 
-    The columns are the score, if one is given, the margin, the intercept, the offset,
-    what covariates add (if there are any), ``feature_1``, ``contribution_1`` and so on by decreasing
-    |contribution|, and ``others``: the sum of all other contributions. The margin is the sum of the
-    columns after it.
+    The columns are the score, the margin, the intercept, the offset, what covariates add (if there are
+    any), ``feature_1``, ``contribution_1`` and so on by decreasing |contribution|, and ``others``, the
+    sum of all other contributions. The margin is the sum of the columns after it.
 
-    Parameters
-    ----------
-    explained, data : ExplainedOutput, DataSet
-    out : str
-        A file whose name ends in ``.tsv``.
-    score : (str, callable), optional
-        A score beside the margin, such as ``probability``: its name, and what makes it from margins.
-    top : int
-        Number of contributions.
-    overwrite : bool
-        Whether to replace an existing file.
-    on_margins : callable
-        As for :func:`fcl.model.scores.write_scores`.
-    known : KnownColumns, optional
-        Columns of the rows that are written before the scores.
-
-    Raises
-    ------
-    InputError
-        As from :meth:`fcl.Model.explain`, or as :func:`fcl.files.atomic.atomic_file` does.
+    score : the name of a score beside the margin, and what makes it from margins.
+    top : number of contributions.
+    known : columns of the rows that are written before the scores.
     """
     import numpy as np
 

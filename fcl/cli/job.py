@@ -108,14 +108,8 @@ class OutputFiles:
 class LearnSteps(ABC):
     """What a command that learns a model does at each step of :func:`learn`.
 
-    Parameters
-    ----------
-    options : dict
-        Effective options.
-    given : mapping
-        Options given now -> where, on the command line or in a TOML file.
-    stop : Stop
-        Whether a signal asks for an end.
+    options : effective ones.
+    given : options given now -> where, on the command line or in a TOML file.
     """
 
     command = ""  #: the name in the table of options
@@ -125,6 +119,8 @@ class LearnSteps(ABC):
     inputs: tuple[str, ...] = ("data", "valid", "config")  #: options that name files to keep
     saves_own_model = False  #: whether the file of ``--out`` is one that this job wrote
     resumes = False  #: whether this is a job that continues from its folder of checkpoints
+    make_view: Callable[[], View]  #: of the events of the run, unless the user asked for quiet
+    listens_from: tuple[type[Event], ...]  #: events from which on a signal only asks for a stop
 
     def __init__(self, options: dict[str, Any], given: Mapping[str, str], stop: Stop) -> None:
         self.options, self.given, self.stop = options, given, stop
@@ -223,13 +219,9 @@ class LearnSteps(ABC):
     def plan(self, arguments: dict[str, Any]) -> list[str]:
         """The memory plan, as lines."""
 
-    @abstractmethod
-    def make_view(self) -> View:
-        """What shows the events of the run, unless the user asked for quiet."""
-
-    @abstractmethod
     def listens(self, event: Event) -> bool:
         """Whether from this event on a signal only asks the run to stop."""
+        return isinstance(event, self.listens_from)
 
     @abstractmethod
     def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:

@@ -15,14 +15,14 @@ from fcl.cli.job import LearnSteps, learn
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
 from fcl.cli.opening import initial_model
 from fcl.cli.options import TableCommand
-from fcl.cli.progress import OnlineLines, View
+from fcl.cli.progress import OnlineLines
 from fcl.clock import Clock
 from fcl.errors import InputError
 from fcl.facts import Fact
 from fcl.options import Resume, options_of_command
 from fcl.options.online import ONLINE_OPTIONS
 from fcl.options.option import ONLINE
-from fcl.run.events import Event
+from fcl.run.events import Event, OnlineProgress
 
 #: Spellings of 16-bit weights, which are an option of another name here.
 _GRID = re.compile(r"q[0-9]+\.[0-9]+")
@@ -72,6 +72,7 @@ class OnlineSteps(LearnSteps):
     """A learner that reads rows once or a few times, from DATA or from standard input."""
 
     command, needs = ONLINE, ("data",)
+    make_view, listens_from = OnlineLines, (OnlineProgress,)
 
     def __init__(self, options: dict[str, Any], *more: Any) -> None:
         super().__init__(options, *more)
@@ -121,14 +122,6 @@ class OnlineSteps(LearnSteps):
         from fcl.drivers.online.train import plan_online
 
         return plan_online(**arguments).lines()
-
-    def make_view(self) -> View:
-        return OnlineLines()
-
-    def listens(self, event: Event) -> bool:
-        from fcl.run.events import OnlineProgress
-
-        return isinstance(event, OnlineProgress)
 
     def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:
         from fcl.drivers.online.stream import learn_stream

@@ -16,18 +16,8 @@ if TYPE_CHECKING:
 def open_rows(path: str, y: str, **arrays: Any) -> DataSet:
     """Open DATA with a target, or with several numeric ones as columns.
 
-    Parameters
-    ----------
-    path : str
-    y : str
-        Name of an array (n,) or (n, m), or names of arrays (n,) separated by commas.
-    **arrays
-        Other arguments of :func:`fcl.open_data`.
-
-    Raises
-    ------
-    InputError
-        As from :func:`fcl.open_data`; or one of several targets is not a column of numbers.
+    y : name of an array (n,) or (n, m), or names of arrays (n,) separated by commas.
+    arrays : other arguments of :func:`fcl.open_data`.
     """
     import numpy as np
 

@@ -108,15 +108,7 @@ def version_option() -> click.Option:
 
 
 class TableCommand(Command):
-    """A command whose options are declared in the table, below its name without fcl.
-
-    Attributes
-    ----------
-    table : mapping of str to Option
-        By the names of their values.
-    groups : tuple of str
-        Of the options in the help; empty: they are in no groups.
-    """
+    """A command whose options are declared in the table, below its name without fcl."""
 
     def __init__(self, name: str, params: Sequence[click.Parameter] = (), **more: Any) -> None:
         word = name[len("fcl ") :]  # or of fcl-NAME

@@ -11,8 +11,8 @@ import click
 
 from fcl.cli.common import messages, printable
 from fcl.cli.job import LearnSteps
-from fcl.cli.path_report import path_lines
 from fcl.cli.progress import PathView, View, passes_view
+from fcl.cli.report import path_lines
 from fcl.cli.saving import KeptState
 from fcl.cli.signals import Stop
 from fcl.cli.training import TrainSteps

@@ -142,14 +142,7 @@ def _names(path: str) -> list[str]:
 def report_on_training(model: str, options: Mapping[str, Any], trusted: Collection[str]) -> None:
     """Write the report of ``fcl train --report``; a failure is reported, but does not end the command.
 
-    Parameters
-    ----------
-    model : str
-        The model file.
-    options : mapping
-        The options of ``fcl train``.
-    trusted : collection of str
-        Modules that the model may name.
+    model : its file.  options : of ``fcl train``.  trusted : modules that the model may name.
     """
     from fcl.errors import reason
     from fcl.files.result_file import Output, saved_bytes

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 class KeptState:
-    """The folder of checkpoints of a job, as it was when the job began.
-
-    Parameters
-    ----------
-    folder : str or None
-    """
+    """The folder of checkpoints of a job, if it has one, as it was when the job began."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
@@ -58,22 +53,10 @@ def save_result(
 
     ``output.path`` is then where the result is.
 
-    Parameters
-    ----------
-    output : Output
-    save : callable
-        Writes the result to a path, which it may replace or not.
-    what : str
-        The result in words.
-    wait : float
-        Seconds for which to retry while the disk is full, unless ``should_stop`` returns True.
-    hint : str
-        What to do if the result could not be written anywhere.
-
-    Raises
-    ------
-    FclError
-        The result could not be written anywhere.
+    save : writes the result to a path, which it may replace or not.
+    what : the result in words.
+    wait : seconds for which to retry while the disk is full, unless ``should_stop`` returns True.
+    hint : what to do if the result could not be written anywhere, which raises FclError.
     """
     from fcl.files.atomic import retry_while_full
     from fcl.files.result_file import Output

@@ -11,7 +11,7 @@ import click
 from fcl.cli.config import effective_options
 from fcl.cli.job import LearnSteps, learn
 from fcl.cli.options import TableCommand
-from fcl.cli.progress import BlockLines, View
+from fcl.cli.progress import BlockLines
 from fcl.cli.resume import absolute_paths, check_command
 from fcl.errors import InputError
 from fcl.facts import Fact, aligned
@@ -19,7 +19,7 @@ from fcl.options import options_of_command
 from fcl.options.convert import FILE_OPTIONS
 from fcl.options.option import STAGEWISE
 from fcl.options.stagewise import SETTINGS
-from fcl.run.events import Event
+from fcl.run.events import Event, Started
 from fcl.store import kind_of, local_neighbour, locate
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class StagewiseSteps(LearnSteps):
     """A training of ridge models, block by block."""
 
     command, script = STAGEWISE, "fcl stagewise"
+    make_view, listens_from = BlockLines, (Started,)
 
     def __init__(self, options: dict[str, Any], given: Mapping[str, str], *more: Any) -> None:
         from fcl.stagewise.checkpoint import StateFolder
@@ -118,14 +119,6 @@ class StagewiseSteps(LearnSteps):
         running = self._running()
         found = make_job(**arguments, cores=running.threads, certify=running.certify)
         return found.plan.lines()
-
-    def make_view(self) -> View:
-        return BlockLines()
-
-    def listens(self, event: Event) -> bool:
-        from fcl.run.events import Started
-
-        return isinstance(event, Started)
 
     def run(self, arguments: dict[str, Any], progress: Callable[[Event], None]) -> Any:
         from fcl.stagewise.train import train_stagewise

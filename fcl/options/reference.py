@@ -11,25 +11,11 @@ _HEAD = "| option | values | default | meaning |\n|---|---|---|---|"
 
 
 def options_as_markdown(command: str | None = None) -> str:
-    """List the options of a command, or of all commands, as Markdown.
+    """List the options of a command, or of all commands (None), as Markdown.
 
     Each command has a section, with a table for each group of its options. A table has a row for each
     option: how it is spelled, which values it takes, its default and its meaning, and what resumed jobs
     and configuration files do with it.
-
-    Parameters
-    ----------
-    command : str, optional
-        A command such as ``"train"``; None: all commands.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    KeyError
-        The command is unknown.
     """
     commands = GROUPS if command is None else [command]
     return "\n\n".join(part for name in commands for part in _sections(name)) + "\n"

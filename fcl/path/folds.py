@@ -19,23 +19,11 @@ Folds = npt.NDArray[np.int64]
 def fold_of_rows(cv: Any, data: DataSet, groups: Any, classifies: bool, seed: int) -> Folds:
     """The fold of each row.
 
-    Parameters
-    ----------
-    cv : int, array (n,) or splitter
-        A number of folds; the fold of each row by any labels (glmnet's ``foldid``); or an object with
+    cv : a number of folds; the fold of each row by any labels (glmnet's ``foldid``); or an object with
         the method ``split`` of scikit-learn.
-    data : DataSet
-    groups : array (n,) or None
-        Rows of one group are held out together.
-    classifies : bool
-        Whether the target has labels, whose shares are kept in each fold.
-    seed : int
-        Shuffles the rows of a number of folds.
-
-    Raises
-    ------
-    InputError
-        ``cv`` or ``groups`` do not fit the rows, or a fold would be empty.
+    groups : (n,), rows of one group are held out together; or None.
+    classifies : whether the target has labels, whose shares are kept in each fold.
+    seed : shuffles the rows of a number of folds.
     """
     held = None if groups is None else encode_groups("groups", groups, data.n_rows)
     if is_whole(cv) and not isinstance(cv, bool):

@@ -20,14 +20,8 @@ RATIO = 100.0
 class Grid:
     """What the user asked for: a number of points up to C_max, or the alphas themselves.
 
-    Attributes
-    ----------
-    points : int
-        Number of points, at least 1.
-    C_max : float or None
-        The largest C; None for ``RATIO`` times C_min.
-    alphas : float64 (points,) or None
-        Decreasing weights of the penalty, instead of ``C_max``.
+    C_max : the largest C; None for ``RATIO`` times C_min.
+    alphas : decreasing weights of the penalty, float64 (points,), instead of ``C_max``.
     """
 
     points: int
@@ -87,18 +81,8 @@ def resolve_grid(grid: Grid, C_min: float, sum_weights: float) -> Floats:
     The first is C_min: the model without features, whose score shows what the features add. It costs
     the one pass that finds C_min. A grid of one point is C_max alone.
 
-    Parameters
-    ----------
-    grid : Grid
-    C_min : float
-        The largest C at which the model is empty.
-    sum_weights : float
-        Sum of the sample weights, to convert alphas.
-
-    Raises
-    ------
-    InputError
-        No feature varies with the target, or C_max is not above C_min.
+    C_min : the largest C at which the model is empty.
+    sum_weights : of the samples, to convert alphas.
     """
     if grid.alphas is not None:
         return 1.0 / (grid.alphas * sum_weights)

@@ -82,16 +82,10 @@ def best_point(scores: Floats) -> int:
 
 
 def is_no_gain(score: float, empty: float, se: float, higher_is_better: bool) -> bool:
-    """Whether a score is no better than the one of the empty model, or not clearly.
+    """Whether a score is no better than the one of the empty model on the same rows, or not clearly.
 
-    Parameters
-    ----------
-    score, empty : float
-        Scores of a model and of the model without features, on the same rows; NaN is unknown.
-    se : float
-        Standard error of the score; NaN if it is unknown.
-    higher_is_better : bool
-        Then the best score is 1, otherwise it is 0.
+    se : standard error of the score; NaN, as other numbers, if it is unknown.
+    higher_is_better : then the best score is 1, otherwise it is 0.
     """
     gain, possible = (score - empty, 1.0 - empty) if higher_is_better else (empty - score, empty)
     least = GAIN_ERRORS * se if np.isfinite(se) else GAIN_SHARE * possible
@@ -101,12 +95,8 @@ def is_no_gain(score: float, empty: float, se: float, higher_is_better: bool) ->
 def one_se_point(scores: Floats, errors: Floats) -> int:
     """The first point, of smallest C, within one standard error of the best score.
 
-    Hence never a point after the best one (Breiman, Friedman, Olshen and Stone 1984, section 3.4.3).
-
-    Parameters
-    ----------
-    scores, errors : float64 (points,)
-        Scores and their standard errors; an unknown error (NaN) counts as 0.
+    Hence never a point after the best one (Breiman, Friedman, Olshen and Stone 1984, section 3.4.3). An
+    unknown error (NaN) counts as 0.
     """
     best = best_point(scores)
     lowest = scores[best] - np.nan_to_num(errors[best])

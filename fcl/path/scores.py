@@ -32,23 +32,10 @@ def bootstrap_error(
     """The standard error of a score over rows, by the Poisson bootstrap of rows or of groups.
 
     Each sample counts each row, or each group as a whole, a Poisson number of times with mean 1 (Hanley
-    and MacGibbon 2006).
+    and MacGibbon 2006). NaN if the score is undefined on nearly all samples.
 
-    Parameters
-    ----------
-    loss : Loss
-        Its ``score`` is the metric.
-    rows : Rows
-        Targets and weights of the rows.
-    margins : float64 (n,), or (K, n) with K outputs
-    seed : int
-    groups : int64 (n,) or None
-        The group of each row, from 0.
-
-    Returns
-    -------
-    float
-        NaN if the score is undefined on nearly all samples.
+    margins : float64 (n,), or (K, n) with K outputs.
+    groups : int64 (n,), the group of each row, from 0; None for rows.
     """
     random = np.random.default_rng([seed, 0xB007])
     # metrics of rankings then need not sort again
