@@ -16,6 +16,7 @@ from fcl.features.rows import RowChunk
 from fcl.kernels import ball_heap
 from fcl.online import OnlineOptions, make_learner
 from fcl.online.ball import BallLearner
+from tests import by_name
 
 
 class Rows:
@@ -160,7 +161,7 @@ S = _RNG.choice([0.0, 1.0, 2.0], 2500)
 
 def learn(features: str = "columns", **options: Any) -> fcl.OnlineResult:
     given_ = {"C": 0.05, "method": "ball", "rate": 0.5, "block_rows": 640, **options}
-    return fcl.train_online(fcl.open_data(X, y=Y, weights=S), features, **given_)
+    return by_name.train_online(fcl.open_data(X, y=Y, weights=S), features, **given_)
 
 
 def mean_loss(model: fcl.Model) -> float:

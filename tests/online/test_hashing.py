@@ -17,6 +17,7 @@ from fcl.errors import InputError
 from fcl.features import bind_features, family_from_config, parse_features
 from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.run import StopReason
+from tests import by_name
 
 pytestmark = pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
 MASK = (1 << 64) - 1
@@ -137,8 +138,8 @@ def test_learning_is_that_on_hashed_columns(method: str) -> None:
     X, y = problem()
     more: dict[str, Any] = {"radius": 10.0} if method == "ball" else {}
     given = {"C": 1.0, "method": method, "rate": 0.2, "certify": False, **more}
-    found = train_online(fcl.open_data(X, y=y), "columns", hash_bits=5, **given).model
-    same = train_online(fcl.open_data(hashed_matrix(X, 5), y=y), "columns", **given).model
+    found = by_name.train_online(fcl.open_data(X, y=y), "columns", hash_bits=5, **given).model
+    same = by_name.train_online(fcl.open_data(hashed_matrix(X, 5), y=y), "columns", **given).model
     assert np.array_equal(found.ids, same.ids)
     np.testing.assert_allclose(found.weights, same.weights, rtol=1e-9, atol=1e-12)
 

@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 import fcl
 from fcl.kernels import losses
 from fcl.objective import KINKED_LOSSES, LOSSES, find_loss
+from tests import by_name
 
 N, P = 300, 8
 RANDOM = np.random.default_rng(3)
@@ -56,7 +57,7 @@ def test_the_certificate_encloses_the_linear_program(method: str, tmp_path: Path
     data = fcl.open_data(X, y=Y)
     radius = 2.0 if method == "ball" else None
     given: dict[str, Any] = {"alpha": 0.02, "loss": "hinge", "method": method, "radius": radius}
-    result = fcl.train_online(data, "columns", **given, passes=20)
+    result = by_name.train_online(data, "columns", **given, passes=20)
     model, proof = result.model, result.optimality
     assert result.uncertified is None and model.loss == "hinge" and proof is not None
     norm, hinges = np.abs(model.weights).sum(), np.maximum(0.0, 1.0 - Y * model.margins(X)).sum()

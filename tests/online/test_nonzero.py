@@ -25,6 +25,7 @@ from fcl.online import OnlineOptions, make_learner
 from fcl.online import nonzero as module
 from fcl.online.nonzero import NonzeroTruncatedGradient
 from fcl.online.truncated import TruncatedGradient
+from tests import by_name
 from tests.online.conftest import feed
 
 
@@ -185,19 +186,19 @@ def test_a_budget_below_the_dense_table(tmp_path: Path) -> None:
     dense = plan_online(data, **given)
     assert not any("not 0" in name for name, _ in dense.parts)
     memory = dense.total - (10 << 20)
-    found = fcl.train_online(data, **given, memory=memory, certify=False)
-    whole = fcl.train_online(data, **given, certify=False)
+    found = by_name.train_online(data, **given, memory=memory, certify=False)
+    whole = by_name.train_online(data, **given, certify=False)
     assert isinstance(found.learner, NonzeroTruncatedGradient)
     assert found.model.weights.tobytes() == whole.model.weights.tobytes()
     assert plan_online(data, **given, memory=memory).total <= memory
     # with hardly any penalty, too many weights are not 0
     little = given | {"alpha": 1e-9, "memory": dense.total - (16 << 20), "certify": False}
-    full = fcl.train_online(data, **little)
+    full = by_name.train_online(data, **little)
     assert full.reason == "memory" and "the memory has no room for more than" in full.message
     # the model so far resumes with more memory, to the same bits
     full.save(tmp_path / "full.fcl")
     more = fcl.train_online(data, resume=tmp_path / "full.fcl", certify=False)
-    end = fcl.train_online(data, **given | {"alpha": 1e-9}, certify=False)
+    end = by_name.train_online(data, **given | {"alpha": 1e-9}, certify=False)
     assert more.model.weights.tobytes() == end.model.weights.tobytes()
     stream = fcl.FCLOnlineClassifier(
         method="truncated-gradient", alpha=0.1, rate=0.1, period=10, passes=1, shuffle=False,

@@ -20,6 +20,7 @@ from fcl.drivers.online.train import plan_online
 from fcl.errors import InputError
 from fcl.model.certificate import Scope
 from fcl.scoring.compact import compact_model
+from tests import by_name
 from tests.online.conftest import LABELS, ROWS
 
 C = 0.05
@@ -31,7 +32,7 @@ S = RANDOM.choice([0.0, 1.0, 3.0], 800)
 
 def learn(**options: Any) -> fcl.OnlineResult:
     data = fcl.open_data(X, y=Y, weights=S)
-    return fcl.train_online(data, "columns", **{"C": C, "rate": 0.3, **options})
+    return by_name.train_online(data, "columns", **{"C": C, "rate": 0.3, **options})
 
 
 def rounded(**options: Any) -> fcl.OnlineResult:
