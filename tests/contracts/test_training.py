@@ -173,7 +173,7 @@ def trained(name: str) -> Run:
         folder = CheckpointFolder(Path(path) / "c")
 
         def keep() -> bool:
-            if folder.numbers():
+            if not kept.keys() >= set(folder.numbers()[-1:]):
                 saved = folder.load()
                 kept[saved.number] = saved
             return False

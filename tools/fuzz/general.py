@@ -225,6 +225,8 @@ class General:
         if not len(outputs):
             return W, B, value, False
         bends = self.bends(self.margins(W, B)) * (self.C * self.s)[:, None, None]
+        if len(outputs) > SMALL:  # more digits would take seconds
+            columns, bends = columns.astype(float), bends.astype(float)
         hessian = np.empty((len(outputs), len(outputs)), columns.dtype)
         for k in range(K):
             for other_k in range(K):
@@ -248,7 +250,7 @@ class General:
         slope = np.concatenate([(g + self.rho * self.f[:, None] * kink)[on], h.reshape(-1)])
         if not (np.isfinite(hessian).all() and np.isfinite(slope).all()):
             return W, B, value, False
-        step = _solve_system(hessian if len(slope) <= SMALL else hessian.astype(float), slope)
+        step = _solve_system(hessian, slope)
         dW, dB = np.zeros_like(W), step[n_on:].reshape(q, K)
         dW[on] = step[:n_on]
         for halving in range(30):
