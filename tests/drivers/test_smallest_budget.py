@@ -40,7 +40,9 @@ TIGHT: dict[str, dict[str, Any]] = {
     "fourier-steps": {"C": 0.15},
     "union": {"C": 0.25},
 }
-QUICK = ("columns-targets", "all")
+#: Drivers and views, in turn.
+KINDS = itertools.cycle(itertools.product(("all", 128), ("inline", "processes")))
+QUICK = "kmers-logistic"
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +67,8 @@ def smallest(job: Job, **options: Any) -> int | str:
 @pytest.mark.parametrize(
     ("name", "view", "driver"),
     [
-        pytest.param(
-            name, view, driver, marks=() if name in QUICK and view == "all" else pytest.mark.slow
-        )
-        for name, driver in zip(TIGHT, itertools.cycle(("inline", "processes")), strict=False)
-        for view in ("all", 128)
+        pytest.param(name, view, driver, marks=() if name == QUICK else pytest.mark.slow)
+        for name, (view, driver) in zip(TIGHT, KINDS, strict=False)
     ],
 )
 def test_the_smallest_budget(
