@@ -121,7 +121,7 @@ def test_the_certificate_of_rows_matched_by_id(base: int) -> None:
         fcl.certify(model, fcl.open_data("u.zarr"))
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 def test_validation_rows_are_matched_by_id(base: int) -> None:
     """The metric of the shifted rows is that of the right margins; the driver does not matter."""
     convert(svm("v.svm", T, base), "v.zarr")

@@ -14,7 +14,7 @@ import fcl
 from tests.cli.conftest import ok
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows"), [("HighPairs", "numbers"), ("EqualLetters", "sequences")]
 )

@@ -117,6 +117,7 @@ def report(run: Run, *given: str) -> Result:
     return ok(run("report_command", "m.fcl", "--out", "r.html", "--overwrite", *given))
 
 
+@pytest.mark.slow
 def test_a_report_on_the_training_table_and_on_another(run: Run) -> None:
     """The rows of the training are used again; others get its columns, whatever their order."""
     ok(run("train", *TABLE, "--missing", "mean"))
@@ -138,6 +139,7 @@ def test_a_report_on_the_training_table_and_on_another(run: Run) -> None:
     assert Path("r.html").read_text() == page
 
 
+@pytest.mark.slow
 def test_reports_on_other_formats(run: Run) -> None:
     lines = [f"{1 if a > 40 else -1} 1:{a} 3:{p}\n" for a, p in zip(AGES, PEOPLE, strict=True)]
     Path("rows.svm").write_text("".join(lines))
@@ -149,6 +151,7 @@ def test_reports_on_other_formats(run: Run) -> None:
     check_refusal(refused, "--na is an option for tables and other files", "report")
 
 
+@pytest.mark.slow
 def test_groups_of_a_path_are_no_features(run: Run) -> None:
     path = ("--path", "4", "--cv", "groups:person", "--out", "m.fcl")
     ok(run("train", "churn.csv", "--y", "churn", *path))

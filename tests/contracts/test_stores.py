@@ -93,7 +93,8 @@ def test_rows_and_a_model(
         np.testing.assert_array_equal(codes(fcl.open_data(**source, y=None)), codes(local))
 
 
-@pytest.mark.parametrize("kind", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["memory", "s3"])
 def test_processes(
     kind: str,
     folder: Path,  # noqa: F811

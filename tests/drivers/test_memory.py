@@ -23,7 +23,7 @@ from fcl.solve.trainer import Trainer
 pytestmark = pytest.mark.fresh_interpreters
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_the_peak_is_within_the_budget(tmp_path: Path, compiled: bool) -> None:
     """The peak of the whole process, with imports and compilation, as the system reports it."""

@@ -36,6 +36,7 @@ def problem_of(loss: str, intercept: bool = True, rho: float = 1.0) -> Problem:
     return Problem(X, y, s, loss, STRENGTHS[loss], intercept, rho, offset=o)
 
 
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_scores_of_validation_rows(loss: str) -> None:
     X, y, s, o = table(loss)

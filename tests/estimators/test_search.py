@@ -157,6 +157,7 @@ def test_in_a_pipeline_and_in_cross_validation() -> None:
     assert len(found["estimator"][0][-1].alphas_) <= 3
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("kind", ["two classes", "three classes", "softmax", "numbers"])
 def test_C_auto_is_the_search_with_its_defaults(kind: str) -> None:
     classes = 3 if kind in ("three classes", "softmax") else 2

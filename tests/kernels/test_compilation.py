@@ -163,6 +163,7 @@ print(fcl.__file__, len(compiled))
 """
 
 
+@pytest.mark.slow
 @inside
 def test_installations_share_kernels(tmp_path: Path) -> None:
     """Neither the place nor the time of an installation counts, only the sources."""

@@ -299,6 +299,7 @@ def test_rounded_margins_are_announced(kmers: Case, monkeypatch: pytest.MonkeyPa
     assert scores.rounded_up(1.01e-5) == "2e-05" and scores.rounded_up(0.0) == "0"
 
 
+@pytest.mark.slow
 def test_the_page_claims_no_more_than_is_known(kmers: Case) -> None:
     """About rows of the training under another fingerprint, such as without the sample weights."""
     trained = replace(kmers.model, fingerprint=kmers.data.fingerprint())
@@ -356,6 +357,7 @@ def test_the_command_with_the_same_options(kmers: Case) -> None:
         assert facts["same options again"] == command + end
 
 
+@pytest.mark.slow
 def test_points_of_a_path_and_refits(kmers: Case, tmp_path: Path) -> None:
     """Neither began with the null model alone, nor has checkpoints to resume from."""
     warm = [{**each, "active": each["active"] + 1} for each in kmers.model.history]
