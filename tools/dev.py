@@ -109,7 +109,7 @@ def starts(python: str | pathlib.Path) -> bool:
 def clean_env() -> dict[str, str]:
     """os.environ without the variables that make a Python use another environment, or no bytecode.
 
-    The tests start about a thousand processes, each of which would compile the 500 modules of fcl.
+    Without bytecode each of the many processes that the tests start would compile all modules anew.
     """
     leave_out = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__", "PIP_TARGET"}
     leave_out.add("PYTHONDONTWRITEBYTECODE")
