@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
 from fcl.errors import InputError
+from fcl.numerals import read_number
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -52,6 +54,11 @@ def open_valid(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> DataSet
     path, weights = options["valid"], options["weights"]
     if path is None:
         return None
+    if read_number(path) is not None and not os.path.lexists(path):
+        raise InputError(
+            f"--valid {path}: expected data to validate on, got a number; --valid-fraction {path} "
+            "validates on a share of the rows of DATA"
+        )
     valid = open_rows(path, **arrays)
     if weights is None:
         return valid

@@ -179,7 +179,7 @@ def train(
         Available for ``columns``, ``hinges``, ``fourier`` with a number of features, and classes that
         make all their columns; an extra pass over the rows measures the features first. Without
         ``standardize``, a ``ScaleWarning`` names columns whose standard deviations, on a sample of 2,000
-        rows, differ by a factor above 10^4.
+        rows, differ by a factor above 1,000.
     class_weight : None, "balanced" or mapping of label to weight > 0
         Multiplies the sample weights of each class (by 1 for a class that is not named); "balanced" gives
         all classes the same total weight. For classification only; ``alpha`` refers to the sample

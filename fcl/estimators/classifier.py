@@ -173,7 +173,7 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     standardize : bool
         Whether each weight is penalised in units of the standard deviation of its feature, as glmnet does
         by default; see :func:`fcl.train`. ``coef_`` stays in the units of X. If False, ``fit`` issues a
-        :class:`fcl.ScaleWarning` for columns whose scales differ by more than a factor of 10^4.
+        :class:`fcl.ScaleWarning` for columns whose scales differ by more than a factor of 1,000.
     loss : {"logistic", "squared_hinge", "softmax"}
         ``softmax`` fits one model of all classes, whose probabilities sum to 1 by themselves; the others
         fit each of more than two classes against the rest. Of two classes, ``softmax`` is ``logistic``,

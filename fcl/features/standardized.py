@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fcl.columns")
 
 #: Standard deviations of columns that differ by more than this factor cause a warning.
-UNEVEN = 1e4
+UNEVEN = 1e3
 #: Bytes per feature: its entry in ``scales``, and the temporary moments while it is measured.
 SCALE_BYTES, MEASURE_BYTES = 16, 80
 

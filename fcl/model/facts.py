@@ -49,7 +49,7 @@ def model_facts(model: Model) -> list[Fact]:
         C_fact(model.C, model.alpha),
         *_limits_facts(model),
         labels_fact(model),
-        Fact("rows", f"{model.n_rows:,}, sum of weights {model.sum_weights:.10g}", model.n_rows),
+        _rows_fact(model),
         *proof_facts(model),
         Fact("passes", passes_text(model.certificate.passes, model.history)),
         intercept_fact(model),
@@ -106,6 +106,12 @@ def intercept_fact(model: Model) -> Fact:
     return Fact("intercept", ", ".join(texts) + more, values)
 
 
+def _rows_fact(model: Model) -> Fact:
+    """The training rows, with the sum of their weights unless each has the weight 1."""
+    weights = f", sum of weights {model.sum_weights:.10g}" * (model.sum_weights != model.n_rows)
+    return Fact("rows", f"{model.n_rows:,}{weights}", model.n_rows)
+
+
 def labels_fact(model: Model) -> Fact:
     """The labels of the outputs, with class weights."""
     text = model.task.labels_text(model.labels, model.n_outputs)
@@ -140,12 +146,15 @@ def proof(certificate: Certificate) -> str:
         Scope.SAMPLE: (f"a sample of {n} features", others),
         Scope.SAMPLE_BEFORE: (f"a sample of {n} features, priced one point earlier,", others),
     }[certificate.scope]
-    # smaller gaps are rounding, and have too many zeros to be read
-    share = format_share(max(certificate.gap, 1e-8))
     return (
         f"It is proved that no weights for {which} lower the training objective by more than "
-        f"{share}{more}."
+        f"{proved_share(certificate.gap)}{more}."
     )
+
+
+def proved_share(gap: float) -> str:
+    """A gap in percent; smaller ones are rounding, and have too many zeros to be read."""
+    return format_share(gap) if gap > 1e-8 else "0.000001 %"
 
 
 def _encoding_facts(model: Model) -> list[Fact]:

@@ -98,7 +98,7 @@ class OneMargin(Task):
         if labels is None:
             return "none (regression)"
         low, high = (shown(whole(label)) for label in labels)
-        return f"{low} is -1, {high} is +1"
+        return "-1 and 1" if (low, high) == ("-1", "1") else f"{low} is -1, {high} is +1"
 
 
 class Classes(Task):

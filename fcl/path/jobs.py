@@ -113,8 +113,9 @@ def make_path_jobs(
         )
     if warn:
         job.warn()
-    if warn and not job.options.standardize and (text := uneven_scales(job.family)):
-        warnings.warn(text, ScaleWarning, stacklevel=4)
+    scales = uneven_scales(job.family, data.column_names)
+    if warn and scales and not job.options.standardize:
+        warnings.warn(scales, ScaleWarning, stacklevel=4)
     folds = units = None
     if groups is None:
         groups = data.groups if cv is not None else valid and valid.groups

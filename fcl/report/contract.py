@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fcl.checks import shortened
 from fcl.model.outputs import label_text, output_names
+from fcl.numerals import read_number
 
 if TYPE_CHECKING:
     from fcl.features.motif import Motif
@@ -111,6 +112,11 @@ class Context:
         names = [name_text(name) for name in output_names(model)]
         has_names = model.labels is not None or names == [""]
         return names if has_names else [f"{model.noun} {name}" for name in names]
+
+    def heading(self, output: int) -> str:
+        """The title of the picture of an output: its name, after the noun if the name is a number."""
+        name = self.outputs[output]
+        return name if read_number(name) is None else f"{self.predictor.noun} {name}"
 
     @property
     def nouns(self) -> str:

@@ -124,9 +124,7 @@ def _width(attribute: re.Match[str]) -> str:
     """How a panel grows and shrinks; a wide one only as long as its letters can be read."""
     own = float(attribute[1])
     least = 0.7 * own if own > 72.0 * PANEL else 0.0
-    return (
-        f' style="flex: 1 1 {0.76 * own:g}pt; max-width: {1.3 * own:g}pt; min-width: {least:g}pt"'
-    )
+    return f' style="flex: 1 1 {0.76 * own:g}pt; max-width: {own:g}pt; min-width: {least:g}pt"'
 
 
 def standalone(panels: Sequence[str]) -> str:

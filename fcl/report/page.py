@@ -76,8 +76,16 @@ def _kind(value: Any) -> str:
     return "text" if len(value) > LONG_TEXT else "word"
 
 
+#: Gaps below this are 0 to a reader.
+LEAST_GAP = 1e-12
+
+
+def _gap(gap: float) -> str:
+    return format_gap(0.0 if abs(gap) < LEAST_GAP else gap)
+
+
 #: Columns whose numbers have a form of their own.
-FORMATS = {"gap": format_gap, "share of the score": format_share}
+FORMATS = {"gap": _gap, "share of the score": format_share}
 
 
 def cell(value: Any, column: str = "") -> str:

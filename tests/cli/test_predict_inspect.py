@@ -62,7 +62,7 @@ def test_inspect(model: Model, model_file: Path, tmp_path: Path, run: Run) -> No
     assert result.exit_code == 0 and result.stderr == ""
     for text in (
         "logistic", "sum_j |w_j| + C sum_i s_i log(1 + exp(-y_i m_i))", "0.1 (alpha 0.1)",
-        "0 is -1, 1 is +1", "100, sum of weights 100", "12.5", "12.4",
+        "0 is -1, 1 is +1", "100", "12.5", "12.4",
         "0.008 relative, over all features of the family", "3 of 1,000 priced features", "-0.7",
     ):  # fmt: skip
         assert text in result.stdout, text

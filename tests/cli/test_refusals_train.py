@@ -97,6 +97,8 @@ OPTIONS = [
     ("valid twice", option, "--valid-fraction 0.5 --valid data",
      "give --valid or --valid-fraction, not both"),
     ("no valid", option, "--valid missing", "missing does not exist"),
+    ("share as valid", option, "--valid 0.2",
+     r"--valid 0\.2: expected data .* --valid-fraction 0\.2 validates on a share"),
     ("no y", option, "--y target", 'data has no array "target"'),
     ("no x", option, "--x Z", 'data has no array "Z"'),
     ("no weights", option, "--weights w", 'data has no array "w"'),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from judge import LOSSES, Problem, confirm
 from scipy.sparse import csr_array
@@ -353,8 +354,16 @@ def test_uneven_scales_are_warned_of(sparse: bool) -> None:
     assert warned("columns", rows, y, standardize=True) == []
     assert warned("columns", rows, y, warn=False) == []
     assert warned(Columns([1.0, 1e-3, 1.0, 15.0]), rows, y) == []  # the user chose the factors
+    x[:, 1] *= 2.0
     x[:, 3] /= 15.0
     assert warned("columns", csr_array(x) if sparse else x, y) == []
+
+
+def test_a_path_warns_by_the_names_of_columns() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2)) * [1.0, 1e4]
+    data = fcl.open_data(pd.DataFrame(x, columns=["age", "income"]), y=np.arange(60) % 2)
+    with pytest.warns(fcl.ScaleWarning, match=r"\(age\) to .* \(income\)"):
+        fcl.train_path(data, "columns", points=2)
 
 
 def test_what_to_do_about_products() -> None:

@@ -556,4 +556,4 @@ def test_uneven_scales_are_warned_of_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", fcl.ScaleWarning)
         FCLClassifier(C=0.01, tol=0.5, standardize=True).fit(X, y)
-        FCLClassifier(C=0.01, tol=0.5).fit(X * [1.0, 1.0, 0.01], y)
+        FCLClassifier(C=0.01, tol=0.5).fit(X * [10.0, 1.0, 0.01], y)

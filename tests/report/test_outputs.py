@@ -26,6 +26,7 @@ from fcl.data import DataSet, open_data
 from fcl.features import KmerFamily, bind_features, parse_features
 from fcl.model import Model, load_model
 from fcl.report import cells
+from fcl.report.contract import Context
 from fcl.report.make import Report, make_report
 from tests.report.conftest import make_model
 
@@ -147,6 +148,13 @@ def test_features_of_each_class(tmp_path: Path) -> None:
     grouped = tmp_path / "g.fcl"
     made(grouped, labels=("a", "b", "c"), options={"group": True})
     assert "for all classes, or for none of them" in make_report(grouped).html
+
+
+def test_titles_of_classes_that_are_numbers(tmp_path: Path) -> None:
+    for labels, title in (((0, 1, 2), "class 1"), (("a", "b", "c"), "b")):
+        path = tmp_path / f"{title}.fcl"
+        made(path, labels=labels)
+        assert Context(load_model(path), path, "").heading(1) == title
 
 
 @pytest.mark.slow

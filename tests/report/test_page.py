@@ -316,7 +316,7 @@ def test_the_page_claims_no_more_than_is_known(kmers: Case) -> None:
         (replace(sample, scope=Scope.SUPPORT), "the 1,000 features that another model had chosen lower"),
         (replace(sample, scope=Scope.SAMPLE_BEFORE),
          r"priced one point earlier, lower.*; nothing is proved about the others\."),
-        (replace(sample, gap=1e-300), r"more than 0\.0000010 %; "),
+        (replace(sample, gap=1e-300), r"more than 0\.000001 %; "),
         (unknown, "^Nothing is proved.*no lower bound"),
         (replace(unknown, scope=Scope.NOTHING), "newer"),
     ):  # fmt: skip
@@ -382,7 +382,10 @@ def test_points_of_a_path_and_refits(kmers: Case, tmp_path: Path) -> None:
 
 def test_equal_columns_are_folded() -> None:
     case = table_case()
-    (table,) = blocks(features.section(context_of(case.model, case.data)), Table)
+    context = context_of(case.model, case.data)
+    (confusion,) = blocks(scores.section(context), Table)
+    assert confusion.caption.endswith(": rows.")  # without sample weights
+    (table,) = blocks(features.section(context), Table)
     assert [row[1] for row in table.rows] == ["x4", "x0", "x1"]
     assert table.rows[2][-1] == "1 equal: x3 (-0.25)"
 
@@ -413,7 +416,8 @@ def test_cells_and_the_order_of_sections() -> None:
     assert [cell(v) for v in (None, float("nan"), 12345, 0.00012345, 123456.0, 2632.4, "<a>")] == [
         "", "", "12,345", "0.0001234", "123,456", "2,632", "<a>",
     ]  # fmt: skip
-    assert [cell(1e-17, "gap"), cell(0.034, "share of the score")] == ["0", "3.4 %"]
+    assert [cell(g, "gap") for g in (4e-14, 3.28e-9)] == ["0", "3.28e-09"]
+    assert cell(0.034, "share of the score") == "3.4 %"
     made = [Section("b", "B", notes=["n & m"]), Section("a", "A")]
     html = render("t", made)
     assert html.index('id="b"') < html.index('id="a"') and "n &amp; m" in html

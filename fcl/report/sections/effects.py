@@ -56,8 +56,9 @@ def _of_letters(context: Context, letters: LetterEffects) -> Section:
     sentence = ""
     for number, name in enumerate(names[:MOST_DRAWN]):
         effects = letters.effects[:, :, number]
+        title = short(context.heading(number), 30) if name else ""
         drawn, sentence = logo_panels(
-            "ACGT", effects, context.origin, "effect on the margin", title=short(name, 30)
+            "ACGT", effects, context.origin, "effect on the margin", title=title
         )
         panels += drawn
     caption = "Letters above the line raise the margin, letters below lower it."

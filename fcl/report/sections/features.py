@@ -194,7 +194,7 @@ def _draw_motif(context: Context, output: int, motif: MergedMotif) -> str:
         drawn.axes.spines["left"].set_visible(False)
         if motif.start is None:
             drawn.axes.set_xticks([])
-        name = f"{short(context.outputs[output], 16)}: " if len(context.outputs) > 1 else ""
+        name = f"{short(context.heading(output), 16)}: " if len(context.outputs) > 1 else ""
         words = short(context.directions[motif.raises], 24)
         title = f"{name}{format_share(motif.share)} of the score,\n{words}"
         drawn.axes.set_title(title, color=ACCENT if motif.raises else SECOND, fontsize=8.5)
@@ -281,7 +281,7 @@ def _pictures(context: Context, lines: list[FeatureLine]) -> list[Figure]:
         names = [context.feature(line.members[0]) for line in own]
         weights = [_weight(context, line) for line in own]
         output = context.outputs[own[0].output]
-        panels.append(bars(names, weights, short(output, 40)))
+        panels.append(bars(names, weights, short(context.heading(own[0].output), 40)))
         rows += [[output, name, weight] for name, weight in zip(names, weights, strict=True)]
     noun = context.model.noun
     caption = f"The {MOST_BARS} features of the largest |weight| of each {noun}."

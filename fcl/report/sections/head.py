@@ -9,19 +9,17 @@ import numpy as np
 from fcl.facts import chosen
 from fcl.features.base import is_sampled
 from fcl.model import Model
-from fcl.model.facts import proof
+from fcl.model.facts import proof, proved_share
 from fcl.report.contract import Context, Section, name_text
 from fcl.report.sections.path import score_of_choice
 from fcl.report.sections.scores import errors_of
-from fcl.units import counted, format_score, format_share
+from fcl.units import counted, format_score
 
 if TYPE_CHECKING:
     from fcl.stagewise.model import StagewiseModel
 
 #: Names of the facts below the paragraph.
 FACTS = ("outputs", "labels", "features", "blocks", "rows", "weights")
-#: Smaller gaps are given as this bound, 0.000001 %.
-LEAST_SHARE = 1e-8
 NO_GAIN = "The model is not clearly better than a model without features."
 
 
@@ -97,5 +95,5 @@ def _stagewise(context: Context) -> list[str]:
     return [
         size,
         f"It is proved that no weights for all {found.n_features:,} features together lower its "
-        f"objective by more than {format_share(max(found.gap, LEAST_SHARE))}.",
+        f"objective by more than {proved_share(found.gap)}.",
     ]

@@ -166,7 +166,9 @@ def _of_labels(context: Context, predictions: Predictions) -> Blocks:
         _curves(ranked, rates, base),
         _histogram(context, y, margins, weights),
         *_calibrations(context, predictions),
-        _confusions([confusion_at(*rule, y, margins, weights) for rule in rules]),
+        _confusions(
+            _row_unit(context), [confusion_at(*rule, y, margins, weights) for rule in rules]
+        ),
     ]
 
 
@@ -174,7 +176,7 @@ def _of_classes(context: Context, predictions: Predictions) -> Blocks:
     """Precision, recall and areas of each class against the others, and confusions."""
     of_class = predictions.outputs.column("target")
     right = of_class - predictions.outputs.column("wrong")
-    columns = {"sum of row weights": of_class}
+    columns = {_row_unit(context): of_class}
     with np.errstate(invalid="ignore", divide="ignore"):
         if predictions.confusion is not None:
             columns["precision"] = right / predictions.confusion.sum(axis=0)
@@ -184,6 +186,12 @@ def _of_classes(context: Context, predictions: Predictions) -> Blocks:
         *_all_confusions(context, predictions),
         *_calibrations(context, predictions),
     ]
+
+
+def _row_unit(context: Context) -> str:
+    """What the sums over rows count."""
+    measured = context.measured
+    return "rows" if measured and measured.data.weights is None else "sum of row weights"
 
 
 def _areas(predictions: Predictions) -> dict[str, Floats]:
@@ -268,7 +276,7 @@ def _counts(edges: Floats, values: Floats, weights: Floats) -> Floats:
     return counts
 
 
-def _confusions(found: list[Confusion]) -> Table:
+def _confusions(unit: str, found: list[Confusion]) -> Table:
     """Precision and recall first: a narrow page shows the first columns."""
     head = [
         "rule", "precision", "recall", "F1", "threshold", "true positive", "false positive",
@@ -281,7 +289,7 @@ def _confusions(found: list[Confusion]) -> Table:
         ]
         for c in found
     ]  # fmt: skip
-    caption = "Confusion at three thresholds of the margin, in sums of sample weights."
+    caption = f"Confusion at three thresholds of the margin: {unit}."
     return Table("confusion", head, rows, caption)
 
 
@@ -291,9 +299,9 @@ def _all_confusions(context: Context, predictions: Predictions) -> Blocks:
     if confusion is None:
         return []
     if len(names) <= MOST_SHOWN:
+        unit = _row_unit(context).capitalize()
         caption = (
-            "Sums of row weights: the class of the rows, by the predicted class. The colour is the share "
-            "of the class."
+            f"{unit} of each class, by the predicted class. The colour is the share of the class."
         )
         cells = [[name, *row] for name, row in zip(names, confusion.tolist(), strict=True)]
         data = Table("confusion", ["class", *names], cells, shown=False)
@@ -302,7 +310,7 @@ def _all_confusions(context: Context, predictions: Predictions) -> Blocks:
     order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_PAIRS]
     pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
     rows = [[names[i], names[j], float(wrong[i, j])] for i, j in pairs if wrong[i, j]]
-    head = ["class", "predicted", "sum of row weights"]
+    head = ["class", "predicted", _row_unit(context)]
     return [Table("confusion", head, rows, "The classes that are confused most.")]
 
 
@@ -350,7 +358,8 @@ def _calibrations(context: Context, predictions: Predictions) -> Blocks:
     names, panels, lines = context.outputs, [], []
     for number in range(min(len(names), MOST_CALIBRATED)):
         bins = calibration(cells.of_group(number), not numbers, float(predictions.centre[number]))
-        panels.append(_calibration(bins, *words, short(names[number] or "calibration", 30)))
+        title = context.heading(number) if names[number] else "calibration"
+        panels.append(_calibration(bins, *words, short(title, 30)))
         columns = (bins.predicted, bins.observed, bins.low, bins.high, bins.rows)
         lines += [[names[number], *line] for line in zip(*columns, strict=True)]
     text = "Ten bins of the predictions, with 95 % intervals; dashed: perfect."
