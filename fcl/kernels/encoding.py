@@ -150,32 +150,12 @@ def measure_values(values, coarse, rest, block, counts, sizes, hashes):
     coarse : the nearest float32 values, viewed as uint32.
     rest : the float64 remainders, viewed as uint64; None for float32 values.
     """
-    n_rows = values.shape[1]
     for c in range(counts.shape[0]):
-        filled = np.flatnonzero(values[c])
-        x = coarse[c, filled].astype(np.uint64) << np.uint64(32)
-        fine = False
-        if rest is not None:
-            left = rest[c, filled]
-            finer = left & np.uint64(BUT_SIGN) != 0
-            x[finer] ^= left[finer]
-            fine = finer.any()
-        # of an array, whose numbers wrap around without a warning
-        hashes[c : c + 1] += mix_place(x, filled + (block * 65536 + 1)).sum()
-        counts[c] += len(filled)
-        step = 0.0 if fine else step_of(values[c])
-        sizes[c] += fine_bytes(len(filled)) if fine else valued_bytes(n_rows, len(filled), step)[1]
-
-
-def step_of(values):
-    """:func:`common_step` by numpy."""
-    sizes = np.abs(values[values != 0.0].astype(np.float64))
-    least, most = sizes.min(initial=np.inf), sizes.max(initial=0.0)
-    if most > MOST_STEPS * least:
-        return 0.0
-    if most <= MOST_STEPS and (np.rint(sizes) == sizes).all():
-        return 1.0
-    return float(least) if (np.rint(sizes / least) * least == sizes).all() else 0.0
+        own = None if rest is None else rest[c]
+        hashes[c], total, fine = _hashed(hashes[c], coarse[c], own, None, block)
+        counts[c] += total
+        step = 0.0 if fine else common_step(values[c])
+        sizes[c] += fine_bytes(total) if fine else valued_bytes(values.shape[1], total, step)[1]
 
 
 @kernel
@@ -185,20 +165,33 @@ def measure_lists(start, rows, values, coarse, rest, n_rows, block, counts, size
     start, rows, values : as in :class:`fcl.features.base.ListedColumns`.
     """
     for c in range(counts.shape[0]):
-        state, total, fine = hashes[c], start[c + 1] - start[c], False
-        for e in range(start[c], start[c + 1]):
-            x = np.uint64(coarse[e]) << np.uint64(32)
-            if rest is not None and rest[e] & np.uint64(BUT_SIGN) != 0:
-                x ^= rest[e]
-                fine = True
-            state += mix_place(x, block * 65536 + np.int64(rows[e]) + 1)
-        hashes[c] = state
+        some = slice(start[c], start[c + 1])
+        own = None if rest is None else rest[some]
+        hashes[c], total, fine = _hashed(hashes[c], coarse[some], own, rows[some], block)
         counts[c] += total
         if fine:
             sizes[c] += fine_bytes(total)
         else:
-            step = common_step(values[start[c] : start[c + 1]])
-            sizes[c] += valued_bytes(n_rows, total, step)[1]
+            sizes[c] += valued_bytes(n_rows, total, common_step(values[some]))[1]
+
+
+@kernel
+def _hashed(state, coarse, rest, rows, block):
+    """The hash with a block of a column, the number of its nonzeros, and whether it needs float64.
+
+    rows : of the values, None for values of all rows.
+    """
+    total = np.int64(0)  # not 0, for whose type numba would compile callees as well
+    fine = False
+    for e in range(coarse.shape[0]):
+        x = np.uint64(coarse[e]) << np.uint64(32)
+        if rest is not None and rest[e] & np.uint64(BUT_SIGN) != 0:
+            x ^= rest[e]
+            fine = True
+        if rows is not None or x & np.uint64(BUT_SIGN) != 0:
+            total += 1
+            state += mix_place(x, block * 65536 + (e if rows is None else np.int64(rows[e])) + 1)
+    return state, total, fine
 
 
 @shared
