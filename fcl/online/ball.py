@@ -5,7 +5,7 @@ Source: Duchi, Shalev-Shwartz, Singer and Chandra, ICML 2008.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,6 @@ from fcl.features.rows import RowChunk
 from fcl.online.base import Learner, Point
 from fcl.options import OnlineOptions
 from fcl.types import Floats
-
-if TYPE_CHECKING:
-    pass
 
 #: Entries of the heap at the start; it grows with the number of features that have a weight.
 _CAPACITY = 1024

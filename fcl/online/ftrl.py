@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ from fcl.online.base import Learner
 from fcl.online.vectors import VectorLearner, grid_of
 from fcl.options import OnlineOptions
 from fcl.types import Floats
-
-if TYPE_CHECKING:
-    pass
 
 
 class Ftrl(Learner):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,6 @@ from fcl.online.table import morris
 from fcl.online.vectors import VectorLearner, grid_of
 from fcl.options import OnlineOptions
 from fcl.types import Floats
-
-if TYPE_CHECKING:
-    pass
 
 
 class Ogd(VectorLearner):

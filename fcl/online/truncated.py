@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,6 @@ from fcl.online.base import Learner, Point, common_factor, settle_in_place
 from fcl.online.vectors import VectorLearner, grid_of
 from fcl.options import OnlineOptions
 from fcl.types import Floats
-
-if TYPE_CHECKING:
-    pass
 
 #: A table of float32 is flushed when the sum of truncations is this many times the median weight; it
 #: would otherwise hold differences of large numbers.

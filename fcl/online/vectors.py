@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,6 @@ from fcl.online.table import WeightGrid, anonymous, read_pieces, write_pieces
 from fcl.options import OnlineOptions
 from fcl.types import Floats
 from fcl.units import counted
-
-if TYPE_CHECKING:
-    pass
 
 #: The header of a checkpoint.
 _SAVED = schema.record(passes=schema.whole(), weights=schema.text)
