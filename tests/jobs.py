@@ -42,11 +42,13 @@ class Job:
     def train(self, **more: Any) -> Any:
         """Run the job on its rows, with other options."""
         import fcl
+        from fcl.drivers.train import run_training
 
         X, y = self.rows()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return fcl.train(fcl.open_data(X, y=y), self.features, **{**self.arguments(), **more})
+            given = {"features": self.features, **self.arguments(), **more}
+            return run_training(data=fcl.open_data(X, y=y), **given)
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ def test_trackers(
     exec(code, vars(recipe))
     x = np.random.default_rng(0).standard_normal((200, 5))
     data = fcl.open_data(x, y=np.where(x[:, 0] > 0.1, 1, -1))
-    result = fcl.train(data, "columns", C=0.1, valid_fraction=0.3, progress=callback(recipe))
+    result = fcl.train(data, "columns", C=0.1, valid=0.3, progress=callback(recipe))
     logged = [(args, options) for name, args, options in calls if name == expected]
     if page_file == "tensorboard":
         gaps = [args[1] for args, _ in logged if args[0] == "gap"]

@@ -12,6 +12,7 @@ from click.testing import Result
 
 import fcl
 from fcl.model import Model
+from tests import by_name
 from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
@@ -93,7 +94,7 @@ def test_arrays_and_options(data: Path, tmp_path: Path, run: Run) -> None:
     found = json.loads(values.read_text())
     weights = np.load(data / "s.npy")
     assert found["C"] == pytest.approx(100.0 / weights.sum()) and found["best_C"] is None
-    expected = fcl.certify(
+    expected = by_name.certify(
         (np.load(tmp_path / "w.npy"), 0.2),
         fcl.open_data(rows, y=np.load(data / "y.npy"), weights=weights),
         alpha=0.01,

@@ -21,6 +21,7 @@ from fcl.convert import run as conversion
 from fcl.drivers.initial import fitting
 from fcl.drivers.online.train import train_online
 from fcl.report.measured import measure
+from tests import by_name
 from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
@@ -127,7 +128,7 @@ def test_validation_rows_are_matched_by_id(base: int) -> None:
     convert(svm("v.svm", T, base), "v.zarr")
     train = fcl.open_data("train.zarr")
     for driver in ("inline", "processes"):
-        result = fcl.train(
+        result = by_name.train(
             train, "columns", C=1.0, valid=fcl.open_data("v.zarr"), driver=driver, writers=1
         )
         margins = expected(result.model, T)

@@ -20,6 +20,7 @@ from waves import Problem
 import fcl
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
+from tests import by_name
 
 #: The estimators have no option for the size of blocks, on which sums depend.
 COMMON = {"tol": 1e-2, "block_rows": 65_536}
@@ -149,7 +150,7 @@ def test_online_learning(case: str, tmp_path: Path) -> None:
     X, y, s = numbers()
     given = {"alpha": 1e-3, "passes": 2, **ONLINE[case]}
     data = fcl.open_data(X, y=y, weights=s)
-    model = fcl.train_online(data, "columns", **given, seed=3, certify=False).model
+    model = by_name.train_online(data, "columns", **given, seed=3, certify=False).model
 
     path, out, scores = tmp_path / "d.h5", tmp_path / "m.fcl", tmp_path / "s.npy"
     store(path, X=X, y=y.astype("S"), s=s)

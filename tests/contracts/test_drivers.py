@@ -25,6 +25,7 @@ import fcl
 from fcl.drivers.processes import faults
 from fcl.files.folder import CheckpointFolder
 from fcl.run.events import Event, PassDone, Prepared
+from tests import by_name
 from tests.drivers.cluster.runs import bits
 from tests.same_optimum import ROUNDING, same_optimum
 from tools.fuzz import certify
@@ -113,7 +114,7 @@ def test_dask(name: str, client: Any, tmp_path: Path) -> None:  # noqa: F811
     np.save(tmp_path / "y.npy", y)
     data, options = fcl.open_data(tmp_path), job.arguments() | {"max_passes": 3, "block_rows": 64}
     drivers: tuple[dict[str, Any], ...] = ({"driver": "inline"}, {"client": client})
-    one, other = (fcl.train(data, job.features, **options, **driver) for driver in drivers)
+    one, other = (by_name.train(data, job.features, **options, **driver) for driver in drivers)
     assert bits(one) == bits(other)
 
 
@@ -190,4 +191,4 @@ def test_an_error_of_a_generator(driver: dict[str, Any]) -> None:
     X[::64, 0] = 5.0
     data = fcl.open_data(X, y=y)
     with pytest.raises(fcl.InputError, match="the table is gone"):
-        fcl.train(data, Later("raise", mark=5.0), C=0.1, loss="squared", **OPTIONS, **driver)
+        by_name.train(data, Later("raise", mark=5.0), C=0.1, loss="squared", **OPTIONS, **driver)

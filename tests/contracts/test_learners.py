@@ -20,6 +20,7 @@ from fcl.cli.online import command
 from fcl.drivers.online.train import plan_online
 from fcl.online import OnlineOptions, make_learner
 from fcl.online.methods import kind_of
+from tests import by_name
 from tests.online.conftest import feed
 
 #: Some rates are too large for the rows, which changes nothing here.
@@ -239,11 +240,11 @@ def bits(model: fcl.Model) -> list[Any]:
 @every_learner
 def test_a_run_resumes_at_every_checkpoint(name: str, tmp_path: Path) -> None:
     given = arguments(name)
-    whole = fcl.train_online(data(), **given)
+    whole = by_name.train_online(data(), **given)
     rows, calls = 0, 0
     while rows < whole.learner.rows:
         calls += 1
-        part = fcl.train_online(data(), **given, should_stop=After(calls))
+        part = by_name.train_online(data(), **given, should_stop=After(calls))
         if part.learner.rows == rows:
             continue  # the callback is asked more often than there are states
         rows = part.learner.rows
@@ -261,7 +262,7 @@ def test_a_run_resumes_at_every_checkpoint(name: str, tmp_path: Path) -> None:
 @every_learner
 def test_python_is_the_estimator_and_the_command(name: str, tmp_path: Path) -> None:
     given = arguments(name, block_rows=65_536)
-    found = fcl.train_online(data(), **given)
+    found = by_name.train_online(data(), **given)
     own = {key: given[key] for key in ("alpha", "rate", "passes")} | ALL[name]
     if "decay" not in own:  # which estimators do not have
         estimator = fcl.FCLOnlineClassifier(**own, random_state=3).fit(ROWS, LABELS, WEIGHTS)
@@ -290,7 +291,7 @@ def test_python_is_the_estimator_and_the_command(name: str, tmp_path: Path) -> N
 def test_the_certificate_holds_by_the_judge(name: str, loss: str, tmp_path: Path) -> None:
     y = MARGINS if loss == "squared" else LABELS
     rate = 0.02 if loss == "squared" else 0.2
-    result = fcl.train_online(data(y), **arguments(name, loss=loss, rate=rate, certify=True))
+    result = by_name.train_online(data(y), **arguments(name, loss=loss, rate=rate, certify=True))
     model, on = result.model, WEIGHTS > 0.0
     w = np.zeros(P)
     w[model.ids] = model.weights
@@ -308,7 +309,8 @@ def test_blocks_of_any_size_give_the_same_bits(name: str) -> None:
     """If rows are read in their own order; the intercept starts from the first block's targets."""
     given = {"shuffle": False, "intercept": False, "passes": 1}
     runs = [
-        fcl.train_online(data(), **arguments(name, block_rows=b, **given)) for b in (64, 100, 300)
+        by_name.train_online(data(), **arguments(name, block_rows=b, **given))
+        for b in (64, 100, 300)
     ]
     assert bits(runs[0].model) == bits(runs[1].model) == bits(runs[2].model)
 
@@ -319,7 +321,7 @@ def test_a_run_starts_from_a_model(name: str) -> None:
     start = fcl.train_online(data(), "columns", alpha=1e-3, rate=0.1, certify=False).model
     given = arguments(name, alpha=1e-9, passes=1, initial=start) | {"rate": 1e-9}
     given |= {"truncation": "soft"} if "truncation" in given else {}
-    model = fcl.train_online(data(), **given).model
+    model = by_name.train_online(data(), **given).model
     assert np.abs(model.margins(ROWS) - start.margins(ROWS)).max() <= 1e-5
 
 
@@ -335,4 +337,4 @@ def test_the_plan_names_the_table(name: str) -> None:
     smallest = error.value.smallest
     assert plan_online(data(), **given, memory=smallest).total <= smallest <= plan.total
     with pytest.raises(fcl.BudgetError):
-        fcl.train_online(data(), **given, memory=smallest - 1)
+        by_name.train_online(data(), **given, memory=smallest - 1)

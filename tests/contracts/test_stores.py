@@ -14,6 +14,7 @@ from dask_cluster import client, cluster  # noqa: F401
 import fcl
 from fcl.store import RemotePath
 from fcl.store.writing import remote_folder
+from tests import by_name
 from tests.drivers.cluster.runs import bits
 from tests.s3_server import CREDENTIALS
 from tests.same_optimum import same_optimum
@@ -77,7 +78,7 @@ def test_rows_and_a_model(
     for some in (None, keep):
         np.testing.assert_array_equal(codes(data, keep=some), codes(local, keep=some))
     data.check_unchanged()
-    runs = [fcl.train(rows, "kmers:d=2", driver="inline", **JOB) for rows in (data, local)]
+    runs = [by_name.train(rows, "kmers:d=2", driver="inline", **JOB) for rows in (data, local)]
     assert bits(runs[0]) == bits(runs[1])
     for name, message in (("train.zarr", 'no array "Z"'), ("none.zarr", "does not exist")):
         wrong = url if name == "train.zarr" else f"{url.rpartition('/')[0]}/{name}"
@@ -104,8 +105,8 @@ def test_processes(
     """Writers read what they see; the supervisor reads for them what only its process sees."""
     url, options = put(kind, folder, request)
     data = fcl.open_data(url, storage_options=options)
-    result = fcl.train(data, "kmers:d=3", driver="processes", writers=2, **JOB)
-    same_optimum(result, fcl.train(local, "kmers:d=3", driver="inline", **JOB))
+    result = by_name.train(data, "kmers:d=3", driver="processes", writers=2, **JOB)
+    same_optimum(result, by_name.train(local, "kmers:d=3", driver="inline", **JOB))
     assert result.model.fingerprint == local.fingerprint()
 
 
@@ -120,10 +121,10 @@ def test_dask(
     # the workers have started without these credentials
     keys = {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name}
     data = fcl.open_data(url, storage_options={**(options or {}), **keys})
-    found = fcl.train(data, "kmers:d=3", **JOB, client=client)
+    found = by_name.train(data, "kmers:d=3", **JOB, client=client)
     assert bits(found) == bits(fcl.train(local, "kmers:d=3", **JOB, driver="inline"))
     path = {"C_max": 0.5, "points": 2, "cv": 2, "memory": "1GiB", "warn": False}
-    there = fcl.train_path(data, "kmers:d=3", client=client, **path)
+    there = by_name.train_path(data, "kmers:d=3", client=client, **path)
     here = fcl.train_path(local, "kmers:d=3", **path)
     assert [point.C for point in there.points] == [point.C for point in here.points]
     assert there.chosen.model.weights.tobytes() == here.chosen.model.weights.tobytes()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fcl
+from tests import by_name
 
 
 @pytest.fixture
@@ -45,11 +46,11 @@ def test_the_user_has_it_open(path, mode, locking):
 def test_the_user_opens_it_later(path):
     data = fcl.open_data(path)
     assert not is_locked(path), "others may write, as to any file that fcl reads"
-    expected = fcl.train(data, "columns", C=0.1, warn=False).model
+    expected = by_name.train(data, "columns", C=0.1, warn=False).model
     with h5py.File(path, "r") as file:
         np.testing.assert_array_equal(data.rows.read(0, 20), file["X"][:])
         again = fcl.open_data(path)
-        found = fcl.train(again, "columns", C=0.1, warn=False).model
+        found = by_name.train(again, "columns", C=0.1, warn=False).model
         assert file["X"].shape == (20, 3)
     np.testing.assert_array_equal(found.weights, expected.weights)
     np.testing.assert_array_equal(again.rows.read(0, 20), data.rows.read(0, 20))

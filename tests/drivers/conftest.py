@@ -13,6 +13,7 @@ from judge import Problem, Solution, confirm
 
 import fcl
 from fcl.drivers import plan
+from tests import by_name
 
 #: The fields of a pass that are times, memory of the process, or marks of a resumed run.
 INEXACT = {
@@ -42,7 +43,7 @@ def fit(data: fcl.DataSet, features: Any = "columns", **options: Any) -> fcl.Tra
     """Train, without the warning of an early end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        return fcl.train(data, features, **({"block_rows": 64, "memory": "1GiB"} | options))
+        return by_name.train(data, features, **({"block_rows": 64, "memory": "1GiB"} | options))
 
 
 def dense(model: fcl.Model, p: int) -> np.ndarray:

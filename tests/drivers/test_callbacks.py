@@ -30,6 +30,7 @@ from fcl.run import (
 from fcl.stagewise.checkpoint import StateFolder
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
+from tests import by_name
 
 
 class Fault(Exception):
@@ -48,7 +49,7 @@ TRAIN: dict[str, Any] = {"C": 0.5, "tol": 1e-9, "memory": "1GiB", "warn": False}
 
 def train(data: fcl.DataSet, tmp_path: Path, progress: Any, **more: Any) -> Any:
     given = TRAIN | {"checkpoint": tmp_path / "state"} | more
-    return fcl.train(data, "kmers:d=2", progress=progress, **given)
+    return by_name.train(data, "kmers:d=2", progress=progress, **given)
 
 
 def processes(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
@@ -58,7 +59,7 @@ def processes(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
 def path(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
     given: dict[str, Any] = {"points": 4, "memory": "1GiB", "warn": False}
     folder = tmp_path / "path"
-    return fcl.train_path(data, "kmers:d=2", folder=folder, progress=progress, **given)
+    return by_name.train_path(data, "kmers:d=2", folder=folder, progress=progress, **given)
 
 
 def online(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
@@ -227,14 +228,14 @@ def test_within_the_folds_of_a_path(data: fcl.DataSet, tmp_path: Path, how: str)
     given: dict[str, Any] = {"points": 3, "cv": 2, "memory": "1GiB", "warn": False}
     if how == "error":
         with pytest.raises(Fault) as caught:
-            fcl.train_path(data, "kmers:d=2", folder=folder, progress=callback, **given)
+            by_name.train_path(data, "kmers:d=2", folder=folder, progress=callback, **given)
         result = caught.value.result  # type: ignore[attr-defined]
     else:
-        result = fcl.train_path(data, "kmers:d=2", folder=folder, progress=callback, **given)
+        result = by_name.train_path(data, "kmers:d=2", folder=folder, progress=callback, **given)
     assert result.reason == "callback" and len(result.points) == 1 and not result.scores.known
     assert result.model.n_active == 0 and result.oof is None
     assert list(folder.rglob("point-*.fcl"))
-    assert fcl.train_path(data, "kmers:d=2", folder=folder, **given).oof is not None
+    assert by_name.train_path(data, "kmers:d=2", folder=folder, **given).oof is not None
 
 
 def test_a_stop_by_the_callback_needs_no_warning(data: fcl.DataSet) -> None:

@@ -15,7 +15,7 @@ from fcl.features import Columns, bind_features
 from fcl.features.centred import centres, uncentred, with_centres, with_centres_at
 from fcl.features.generator.binding import centres_of
 from fcl.model.centres import folded, unfolded
-from fcl.path.train import train_path
+from tests import by_name
 
 RNG = np.random.default_rng(5)
 N = 240
@@ -85,7 +85,7 @@ def test_columns_of_large_mean_and_small_spread_are_centred(
 def test_who_is_centred(spec: Any, rows: Any, intercept: bool, is_centred: bool) -> None:
     data = fcl.open_data(rows, y=SIGNAL)
     options = {"C": 1.0, "loss": "squared", "intercept": intercept, "warn": False}
-    found = fcl.train(data, spec, **options, max_passes=30)
+    found = by_name.train(data, spec, **options, max_passes=30)
     assert bool(found.model.centres) == is_centred
     assert found.converged or not intercept or not is_centred
     family = bind_features(spec, data.rows)
@@ -114,7 +114,7 @@ def train(X: np.ndarray, name: str, **more: Any) -> fcl.TrainResult:
     options = {"C": 2.0, "loss": "squared", "tol": 1e-9, "warn": False} | OPTIONS[name] | more
     added = {key: options.pop(key, None) for key in ("weights", "offset", "covariates")}
     data = fcl.open_data(X, y=options.pop("y", SIGNAL), **added)
-    return fcl.train(data, options.pop("features", "columns"), **options)
+    return by_name.train(data, options.pop("features", "columns"), **options)
 
 
 @pytest.mark.parametrize("name", [name for name in OPTIONS if name != "concat"])
@@ -208,7 +208,7 @@ def test_start_certificate_and_compact_model(tmp_path: Path) -> None:
     far, near = moved()
     found, expected = train(far, "squared"), train(near, "squared")
     data = fcl.open_data(far, y=SIGNAL)
-    started = fcl.train(
+    started = by_name.train(
         data, "columns", C=2.0, loss="squared", tol=1e-9, initial=found.model, warn=False
     )
     assert started.passes <= 3 and started.model.centres == found.model.centres
@@ -232,7 +232,8 @@ def test_paths_folds_and_refits() -> None:
     far, near = moved()
     options = {"loss": "squared", "points": 4, "tol": 1e-9, "refit": True, "warn": False}
     one, other = (
-        train_path(fcl.open_data(X, y=SIGNAL), "columns", cv=3, **options) for X in (far, near)
+        by_name.train_path(fcl.open_data(X, y=SIGNAL), "columns", cv=3, **options)
+        for X in (far, near)
     )
     np.testing.assert_allclose(one.scores.mean, other.scores.mean, rtol=1e-9)
     assert one.refit is not None and other.refit is not None

@@ -19,6 +19,7 @@ from fcl.errors import BudgetError
 from fcl.features import Columns
 from fcl.objective import find_loss
 from fcl.solve.certify import highest
+from tests import by_name
 
 N, P = 40, 5
 
@@ -64,7 +65,7 @@ def asked(problem: Problem) -> dict[str, Any]:
 
 def certified(problem: Problem, w: np.ndarray, b: float, C: Any = None, **more: Any) -> Any:
     C = problem.C if C is None else C
-    return fcl.certify((w, b), opened(problem), C, **asked(problem), **more)
+    return by_name.certify((w, b), opened(problem), C, **asked(problem), **more)
 
 
 def losses(problem: Problem, w: np.ndarray, b: float) -> float:
@@ -136,7 +137,7 @@ def test_any_point_against_the_judge_and_the_optimum(
     )
     assert found.n_active == np.count_nonzero(w)
 
-    optimum = fcl.train(opened(problem), C=C, tol=1e-7, warn=False, **asked(problem))
+    optimum = by_name.train(opened(problem), C=C, tol=1e-7, warn=False, **asked(problem))
     lowest = optimum.certificate
     assert found.bound <= lowest.objective * (1.0 + 1e-9)
     assert lowest.bound <= found.objective * (1.0 + 1e-9)
@@ -190,7 +191,7 @@ def test_no_neighbour_of_the_best_C_is_better(
 @pytest.mark.parametrize(("loss", "rho"), [("logistic", 1.0), ("poisson", 0.5)])
 def test_an_optimum_is_most_nearly_optimal_at_its_own_C(loss: str, rho: float) -> None:
     problem = problem_of(7, loss, rho, 0.2, weights=True)
-    model = fcl.train(opened(problem), C=0.2, tol=1e-9, warn=False, **asked(problem)).model
+    model = by_name.train(opened(problem), C=0.2, tol=1e-9, warn=False, **asked(problem)).model
     assert pytest.approx(0.2, rel=1e-3) == fcl.certify(model, opened(problem), "best").C
 
 
@@ -255,7 +256,7 @@ def test_the_certificate_of_the_training_is_found_again(name: str, tmp_path: Pat
     how = {"C": 0.2, "tol": 1e-6, "features": "columns", "warn": False} | how
     added = {key: how.pop(key, None) for key in ("offset", "covariates")}
     data = fcl.open_data(rows, y=y).with_added(**added)
-    model = fcl.train(data, **how).model
+    model = by_name.train(data, **how).model
     model.save(tmp_path / "m.fcl")
     found = fcl.certify(tmp_path / "m.fcl", data, keep_model=True)
     stored = model.certificate
@@ -283,7 +284,7 @@ def test_a_bound_that_rounding_hides_is_found_again() -> None:
     rows = rng.normal(size=(3000, 4)) * 10.0 ** np.arange(-2, 2)
     data = fcl.open_data(rows, y=rows[:, 1] * 10.0 + rng.normal(size=3000) > 0.0)
     for C in (1e7, 1e8, 1e9):  # the residuals themselves prove little at 1e8
-        model = fcl.train(data, "columns", C=C, tol=1e-6).model
+        model = by_name.train(data, "columns", C=C, tol=1e-6, warn=False).model
         found = fcl.certify(model, data)
         assert found.gap <= 1e-6 and found.own_gap == found.gap
         assert found.best_gap is not None and found.best_gap <= found.gap
@@ -312,7 +313,7 @@ def test_other_rows_keep_alpha() -> None:
 
 def test_a_sampled_family_is_certified_over_the_sample() -> None:
     data = fcl.open_data(NUMBERS, y=BINARY)
-    model = fcl.train(data, "fourier", C=0.2, max_passes=3, warn=False).model
+    model = by_name.train(data, "fourier", C=0.2, max_passes=3, warn=False).model
     found = fcl.certify(model, data)
     assert "sampled" in found.certificate.scope_text
     assert found.objective == pytest.approx(model.certificate.objective, rel=1e-12)

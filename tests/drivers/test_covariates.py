@@ -15,6 +15,7 @@ import fcl
 from fcl.drivers.job import make_job
 from fcl.options import TrainOptions
 from fcl.solve import passes
+from tests import by_name
 from tests.drivers.conftest import check, coefficients, dense
 
 N, P = 300, 25
@@ -36,7 +37,9 @@ def train(
     X, y, s, z = table(loss, mixed)
     given = {"C": STRENGTHS[loss], "tol": 1e-9, "loss": loss, "block_rows": 64, "memory": "1GiB"}
     z = z if isinstance(covariates, str) else covariates
-    return fcl.train(fcl.open_data(X, y=y, weights=s, covariates=z), "columns", **(given | options))
+    return by_name.train(
+        fcl.open_data(X, y=y, weights=s, covariates=z), "columns", **(given | options)
+    )
 
 
 def confirm(result: fcl.TrainResult, problem: Problem) -> None:
@@ -135,7 +138,7 @@ def test_a_squared_hinge_that_covariates_bring_to_0_slowly(monkeypatch: pytest.M
     with pytest.raises(fcl.InputError, match="fit the targets exactly"):
         fcl.train(data, "columns", **options)
     monkeypatch.setattr(passes, "FALLING", 0.0)
-    assert not fcl.train(data, "columns", warn=False, **options).converged
+    assert not by_name.train(data, "columns", warn=False, **options).converged
 
 
 def test_fingerprints_and_warm_starts() -> None:
@@ -172,7 +175,7 @@ def test_a_path_names_the_fold_that_covariates_separate_and_warns_once(caplog: A
         fcl.train_path(data, "columns", **options)
     data = fcl.open_data(X, y=y, covariates=np.column_stack([np.ones(N), z[:, 0]]))
     for warn in (False, True):
-        fcl.train_path(data, "columns", warn=warn, **options)
+        by_name.train_path(data, "columns", warn=warn, **options)
         assert caplog.text.count("covariates left out") == warn
 
 

@@ -15,6 +15,7 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.drivers import plan
 from fcl.features.base import BitColumns
+from tests import by_name
 from tests.columns import broken_invariants
 
 OPTIONS: dict[str, Any] = {"C": 3.0, "tol": 1e-4, "warn": False, "threads": 1}
@@ -34,12 +35,12 @@ def data() -> fcl.DataSet:
 
 @pytest.mark.usefixtures("_small_directory")
 def test_columns_enter_while_bytes_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fcl.plan_training(data(), "kmers:d=4", **OPTIONS).max_columns == 64
-    grown = fcl.train(data(), "kmers:d=4", **OPTIONS)
+    assert by_name.plan_training(data(), "kmers:d=4", **OPTIONS).max_columns == 64
+    grown = by_name.train(data(), "kmers:d=4", **OPTIONS)
     assert grown.converged and max(entry["cached"] for entry in grown.model.history) > 256
     assert sum(entry["evicted"] for entry in grown.model.history) == 0
     monkeypatch.setattr(ColumnCache, "grow", lambda self, slots: False)
-    fixed = fcl.train(data(), "kmers:d=4", **OPTIONS, max_passes=grown.passes)
+    fixed = by_name.train(data(), "kmers:d=4", **OPTIONS, max_passes=grown.passes)
     assert fixed.certificate.gap > 100 * grown.certificate.gap
     assert sum(entry["evicted"] for entry in fixed.model.history) > 0
 
@@ -48,12 +49,12 @@ def test_columns_enter_while_bytes_are_left(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("_small_directory")
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
     options = OPTIONS | {"row_view": 512}
-    whole = fcl.train(data(), "kmers:d=4", **options)
+    whole = by_name.train(data(), "kmers:d=4", **options)
     assert whole.passes > 4
     for passes in (1, 3):
         folder = tmp_path / str(passes)
-        fcl.train(data(), "kmers:d=4", **options, max_passes=passes, checkpoint=folder)
-        rest = fcl.train(data(), "kmers:d=4", **options, resume=folder)
+        by_name.train(data(), "kmers:d=4", **options, max_passes=passes, checkpoint=folder)
+        rest = by_name.train(data(), "kmers:d=4", **options, resume=folder)
         assert rest.model.weights.tobytes() == whole.model.weights.tobytes()
         assert rest.certificate == whole.certificate
 

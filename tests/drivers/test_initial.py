@@ -12,6 +12,7 @@ import pytest
 import fcl
 from fcl.drivers import plan
 from fcl.run.events import Event, PassDone, Prepared
+from tests import by_name
 
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 
@@ -67,7 +68,7 @@ def test_a_run_that_is_stopped_keeps_its_start(
     X = random.normal(size=(300, 8)) * np.logspace(-1, 1, 8)
     data = fcl.open_data(X, y=X @ random.normal(size=8) > 0.0)
     options: dict[str, Any] = {"C": 0.3, "tol": 1e-7, "standardize": standardize, "warn": False}
-    model = fcl.train(data, "columns", **options).model
+    model = by_name.train(data, "columns", **options).model
     seen: list[Event] = []
     stopping = {
         "progress": lambda event: seen.append(event) if isinstance(event, moment) else None,
@@ -75,9 +76,9 @@ def test_a_run_that_is_stopped_keeps_its_start(
         "checkpoint": tmp_path / "c",
     }
     with contextlib.suppress(KeyboardInterrupt):
-        fcl.train(data, "columns", **options, initial=model, driver=driver, **stopping)
+        by_name.train(data, "columns", **options, initial=model, driver=driver, **stopping)
     assert seen
-    again = fcl.train(data, "columns", **options, driver=driver, resume=tmp_path / "c")
+    again = by_name.train(data, "columns", **options, driver=driver, resume=tmp_path / "c")
     assert again.converged and again.passes == 2
     np.testing.assert_array_equal(again.model.ids, model.ids)
 
@@ -90,7 +91,7 @@ def test_a_start_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fcl.train(windows(), "kmers:d=4", C=0.3).model
     assert len(model.ids) > 8
     options: dict[str, Any] = {"C": 0.3, "initial": model, "driver": "processes"}
-    result = fcl.train(windows(), "kmers:d=4", **options)
+    result = by_name.train(windows(), "kmers:d=4", **options)
     assert result.converged and result.passes == 2
 
 
@@ -113,12 +114,12 @@ def test_a_start_on_a_sample_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
     data = windows()
     options: dict[str, Any] = {"C": 0.3, "tol": 1e-6, "block_rows": 64}
-    model = fcl.train(data, "kmers:d=4", **options).model
-    warm = fcl.train(data, "kmers:d=4", **options, initial=model, driver="processes")
+    model = by_name.train(data, "kmers:d=4", **options).model
+    warm = by_name.train(data, "kmers:d=4", **options, initial=model, driver="processes")
     assert warm.converged and warm.passes == 2
     other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))
-    bad = fcl.train(other, "kmers:d=4", **options).model
-    left = fcl.train(data, "kmers:d=4", **options, initial=bad, driver="processes")
+    bad = by_name.train(other, "kmers:d=4", **options).model
+    left = by_name.train(data, "kmers:d=4", **options, initial=bad, driver="processes")
     assert left.converged and left.passes > 2
 
 
@@ -127,8 +128,8 @@ def test_a_bad_start_leaves_no_trace_in_the_first_sample() -> None:
     data = windows()
     options: dict[str, Any] = {"C": 0.3, "tol": 1e-6, "block_rows": 64, "row_view": 128}
     other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))
-    bad = fcl.train(other, "kmers:d=4", **options).model
-    cold, warm = (fcl.train(data, "kmers:d=4", **options, initial=m).model for m in (None, bad))
+    bad = by_name.train(other, "kmers:d=4", **options).model
+    cold, warm = (by_name.train(data, "kmers:d=4", **options, initial=m).model for m in (None, bad))
     assert len(cold.history) > 3
     np.testing.assert_array_equal(warm.weights, cold.weights)
     assert [h["objective"] for h in warm.history] == [h["objective"] for h in cold.history]

@@ -10,6 +10,7 @@ import scipy.sparse
 
 import fcl
 from fcl.model.certificate import Certificate
+from tests import by_name
 
 C, TOL = 10.0, 1e-3
 
@@ -42,7 +43,7 @@ def shifted(X: np.ndarray, base: float, sparse: bool) -> Any:
 
 def train(X: Any, y: np.ndarray, **options: Any) -> fcl.TrainResult:
     given = {"C": C, "loss": "squared", "tol": TOL, "warn": False} | options
-    return fcl.train(fcl.open_data(X, y=y), "columns", **given)
+    return by_name.train(fcl.open_data(X, y=y), "columns", **given)
 
 
 @pytest.mark.parametrize("driver", ["inline", "processes"])
@@ -97,7 +98,7 @@ def test_facts_say_that_it_is_not_resolved() -> None:
 @pytest.mark.parametrize(("loss", "C"), [("squared", 1e-308), ("huber", 1e-10), ("huber", 1e5)])
 def test_targets_near_the_largest_number_give_no_warning_of_numpy(loss: str, C: float) -> None:
     X, y = np.random.default_rng(0).normal(size=(40, 5)), np.full(40, 1e300)
-    result = fcl.train(fcl.open_data(X, y=y), "columns", C=C, loss=loss, tol=1e-12, warn=False)
+    result = by_name.train(fcl.open_data(X, y=y), "columns", C=C, loss=loss, tol=1e-12, warn=False)
     assert result.certificate.bound <= result.certificate.objective
 
 

@@ -12,6 +12,7 @@ from rows import STRENGTHS, targets
 import fcl
 from fcl.drivers.job import make_job
 from fcl.options import TrainOptions
+from tests import by_name
 
 N, P = 300, 25
 
@@ -75,7 +76,7 @@ def test_counts_over_exposures_are_rates_with_weights() -> None:
     exposure = random.uniform(0.5, 20.0, N)
     y = random.poisson(exposure * np.exp(0.5 * X[:, 0] - 0.3 * X[:, 1]))
     options = {"C": 0.05, "tol": 1e-10, "loss": "poisson", "memory": "1GiB"}
-    counts = fcl.train(fcl.open_data(X, y=y), "columns", offset=np.log(exposure), **options)
+    counts = by_name.train(fcl.open_data(X, y=y), "columns", offset=np.log(exposure), **options)
     rates = fcl.train(fcl.open_data(X, y=y / exposure, weights=exposure), "columns", **options)
     assert counts.certificate.objective == pytest.approx(rates.certificate.objective, rel=1e-9)
     np.testing.assert_allclose(

@@ -11,6 +11,7 @@ import pytest
 import fcl
 from fcl.drivers.pass_time import measure_pass
 from fcl.run import PassDone, StopReason
+from tests import by_name
 
 #: Three hundred columns of noise beside three of signal, which a large C fits.
 _RANDOM = np.random.default_rng(4)
@@ -40,7 +41,7 @@ def train(loss: str = "logistic", **more: Any) -> Any:
         "warn": False,
     }
     valid = rows(loss, slice(SPLIT, None))
-    return fcl.train(rows(loss, slice(SPLIT)), "columns", valid=valid, **given | more)
+    return by_name.train(rows(loss, slice(SPLIT)), "columns", valid=valid, **given | more)
 
 
 def held_out_loss(model: Any, loss: str) -> float:

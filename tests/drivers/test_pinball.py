@@ -13,6 +13,7 @@ from sklearn.metrics import mean_pinball_loss
 
 import fcl
 from fcl.objective import SingleOutput, find_loss
+from tests import by_name
 from tests.drivers.conftest import dense
 
 N, P = 240, 20
@@ -39,7 +40,7 @@ def program(tau: float, C: float) -> float:
 
 def train(loss: str, y: np.ndarray = Y, **options: Any) -> fcl.TrainResult:
     given = {"C": 0.5, "tol": 1e-8, "warn": False, "memory": "1GiB"} | options
-    return fcl.train(fcl.open_data(X, y=y, weights=S), "columns", loss=loss, **given)
+    return by_name.train(fcl.open_data(X, y=y, weights=S), "columns", loss=loss, **given)
 
 
 @pytest.mark.thin(4)

@@ -25,6 +25,7 @@ from fcl.errors import BudgetError
 from fcl.features import Fourier, KmerFamily, bind_features, parse_features
 from fcl.memory.ledger import MIB
 from fcl.options import TrainOptions
+from tests import by_name
 from tests.windows import examples
 
 jobs = st.builds(
@@ -115,11 +116,11 @@ def test_smaller_blocks_are_not_suggested_to_a_resumed_job(tmp_path: Path) -> No
     codes = np.random.default_rng(0).integers(0, 4, (70_000, 80), dtype=np.uint8)
     data = open_data(codes, y=np.arange(len(codes)) % 2)
     train = {"C": 1e-3, "max_passes": 1, "warn": False, "driver": "inline"}
-    fcl.train(data, "kmers:d=2", **train, checkpoint=tmp_path / "ck")
+    by_name.train(data, "kmers:d=2", **train, checkpoint=tmp_path / "ck")
     tight = train | {"memory": "330MiB", "row_view": "all"}
     with pytest.raises(BudgetError, match="Smaller blocks need less: --block-rows"):
-        fcl.train(data, "kmers:d=2", **tight)
-    for run in (fcl.train, plan_training):
+        by_name.train(data, "kmers:d=2", **tight)
+    for run in (by_name.train, by_name.plan_training):
         with pytest.raises(BudgetError, match="at least") as caught:
             run(data, "kmers:d=2", **tight, resume=tmp_path / "ck")
         assert "Smaller blocks" not in str(caught.value)

@@ -17,6 +17,7 @@ import fcl
 from fcl.errors import ScaleWarning
 from fcl.features import Products, bind_features, kept_features
 from fcl.report.make import make_report
+from tests import by_name
 from tests.drivers.conftest import check, dense
 
 N = 1500
@@ -42,7 +43,7 @@ def problem(C: float = 0.02, loss: str = "logistic") -> Problem:
 )
 def test_the_optimum_of_scaled_columns(options: dict[str, Any], sparse: bool) -> None:
     data = fcl.open_data(stored(X, sparse), y=Y)
-    result = fcl.train(data, "products:degree=2", C=0.02, tol=1e-6, block_rows=512, **options)
+    result = by_name.train(data, "products:degree=2", C=0.02, tol=1e-6, block_rows=512, **options)
     check(result, problem(), rel=2e-6)
     margins = EVERY @ dense(result.model, EVERY.shape[1]) + result.model.intercept
     np.testing.assert_allclose(result.model.margins(data), margins, rtol=1e-10, atol=1e-12)
@@ -101,7 +102,7 @@ def test_the_spelling_of_options_and_a_warning() -> None:
 
 def test_a_stored_model_predicts_and_is_certified(tmp_path: Path) -> None:
     data = fcl.open_data(X, y=Y)
-    result = fcl.train(data, "products:degree=2 + columns * 1e6", C=0.02, tol=1e-6, warn=False)
+    result = by_name.train(data, "products:degree=2 + columns * 1e6", C=0.02, tol=1e-6, warn=False)
     result.model.save(tmp_path / "m.fcl")
     model = fcl.load_model(tmp_path / "m.fcl")
     few = fcl.open_data(X[:3], y=None)  # test rows do not decide about scales
@@ -123,11 +124,11 @@ def test_weights_of_another_program_are_of_plain_columns() -> None:
 def test_an_initial_model_of_other_units() -> None:
     """Weights are converted, so that the first margins equal the margins of the initial model."""
     data = fcl.open_data(X, y=Y)
-    begin = fcl.train(data, "products:scale=false", C=1e-11, tol=0.5, warn=False).model
+    begin = by_name.train(data, "products:scale=false", C=1e-11, tol=0.5, warn=False).model
     assert len(begin.ids)
     result = fcl.train(data, "products:degree=2", C=0.02, tol=1e-6, initial=begin)
     check(result, problem(), rel=2e-6)
-    one = fcl.train(data, "products:degree=2", C=0.02, initial=begin, max_passes=1, warn=False)
+    one = by_name.train(data, "products:degree=2", C=0.02, initial=begin, max_passes=1, warn=False)
     units = product_matrix(X, 2, repeats=True)[0] / EVERY[0]
     start = problem().objective(dense(begin, 20) * units, begin.intercept)
     assert one.model.history[1]["objective"] == pytest.approx(start, rel=1e-9)
@@ -149,16 +150,16 @@ def test_jobs_of_earlier_versions_stay_unscaled(
     }
     with monkeypatch.context() as patch:
         patch.setattr(Products, "measured_rows", 0)
-        fcl.train(data, "products:degree=2", max_passes=1, **options)
-    result = fcl.train(data, "products:degree=2", resume=tmp_path / "c", **options)
+        by_name.train(data, "products:degree=2", max_passes=1, **options)
+    result = by_name.train(data, "products:degree=2", resume=tmp_path / "c", **options)
     plain = product_matrix(x, 2, repeats=True)
     check(result, Problem(plain, Y, np.ones(N), "logistic", 0.002), rel=2e-6)
     # a resumed job takes the divisors of its checkpoint, and measures nothing
     options["checkpoint"] = tmp_path / "d"
-    fcl.train(data, "products:degree=2", max_passes=1, **options)
+    by_name.train(data, "products:degree=2", max_passes=1, **options)
     with monkeypatch.context() as patch:
         patch.setattr(Products, "measured_rows", 0)
-        result = fcl.train(data, "products:degree=2", resume=tmp_path / "d", **options)
+        result = by_name.train(data, "products:degree=2", resume=tmp_path / "d", **options)
     check(
         result,
         Problem(product_matrix(x / x.std(0), 2, True), Y, np.ones(N), "logistic", 0.002),
@@ -178,7 +179,9 @@ def test_years_are_centred(
     data = fcl.open_data(DATES.astype(np.float32), y=Y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = fcl.train(data, "products:degree=2", C=0.02, tol=1e-6, block_rows=512, **options)
+        result = by_name.train(
+            data, "products:degree=2", C=0.02, tol=1e-6, block_rows=512, **options
+        )
     assert "subtracted: 2000 from x1; products:centre=false" in caplog.text
     phi = product_matrix(DATES.astype(np.float32) - [0.0, 2000.0, 0.0], 2, repeats=True)
     check(result, Problem(phi, Y, np.ones(N), "logistic", 0.02), rel=2e-6)
@@ -221,12 +224,12 @@ def test_jobs_of_earlier_versions_stay_uncentred(tmp_path: Path) -> None:
     options: dict[str, Any] = {"C": 1e-5, "checkpoint": tmp_path / "c", "warn": False}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Products, "measured_rows", 0)
-        fcl.train(data, "products:degree=2", max_passes=1, **options)
-    result = fcl.train(data, "products:degree=2", resume=tmp_path / "c", **options)
+        by_name.train(data, "products:degree=2", max_passes=1, **options)
+    result = by_name.train(data, "products:degree=2", resume=tmp_path / "c", **options)
     assert result.model.family.generator.shifts is None
     with pytest.raises(fcl.InputError, match="shifts_ is"):
         fcl.train(data, "products:degree=2", C=1e-5, initial=result.model)
-    found = fcl.train(
+    found = by_name.train(
         data, "products:degree=2,centre=false", C=1e-5, initial=result.model, warn=False
     )
     assert found.model.family.generator.shifts is None
@@ -270,13 +273,13 @@ def test_a_path_finds_the_signal_or_says_that_there_is_none(
 ) -> None:
     data = fcl.open_data(X, y=Y)
     rows: dict[str, Any] = {"cv": 4}
-    found = fcl.train_path(data, "products:degree=2", points=12, **rows)
+    found = by_name.train_path(data, "products:degree=2", points=12, **rows)
     strongest = found.chosen.model.describe(1)[0].feature
     assert set(re.findall(r"x\d", strongest)) == {"x0", "x2"}, strongest
     share = (Y > 0).mean()
     assert found.chosen.empty == pytest.approx(share, abs=0.05) and not found.has_no_gain
     noise = fcl.open_data(np.random.default_rng(2).normal(size=(N, 3)), y=Y)
-    none = fcl.train_path(noise, "products:degree=2", points=6, folder=tmp_path / "p", **rows)
+    none = by_name.train_path(noise, "products:degree=2", points=6, folder=tmp_path / "p", **rows)
     assert "is not clearly better than one without features: AUPRC" in caplog.text
     assert none.has_no_gain
     path = tmp_path / "m.fcl"
@@ -302,12 +305,14 @@ def test_folds_follow_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patch:
         patch.setattr(Products, "measured_rows", 0)
         with pytest.raises(KeyboardInterrupt):
-            fcl.train_path(data, "products:degree=2", progress=note, should_stop=stops, **options)
+            by_name.train_path(
+                data, "products:degree=2", progress=note, should_stop=stops, **options
+            )
     assert len(done) >= 1
-    found = fcl.train_path(data, "products:degree=2", **options)
+    found = by_name.train_path(data, "products:degree=2", **options)
     models = [point.model for points in [found.points, *found.fold_points] for point in points]
     assert all(model.family.generator.divisors is None for model in models)
     options["folder"] = tmp_path / "q"
-    found = fcl.train_path(data, "products:degree=2", **options)
+    found = by_name.train_path(data, "products:degree=2", **options)
     models = [point.model for points in [found.points, *found.fold_points] for point in points]
     assert not any(model.family.generator.divisors is None for model in models)

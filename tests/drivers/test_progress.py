@@ -25,6 +25,7 @@ from fcl.drivers.processes import compilation, supervisor
 from fcl.drivers.processes.logic.protocol import CompileStarted
 from fcl.kernels.compilation import Compilation
 from fcl.run.events import Compiled, Compiling, Event, StepProgress
+from tests import by_name
 
 
 class Slow(fcl.Generator):
@@ -47,7 +48,7 @@ def events_of(features: Any, kind: str = "numbers", **options: Any) -> list[Even
     labels[:2] = 1, -1
     events: list[Event] = []
     data = fcl.open_data(rows, y=labels)
-    fcl.train(data, features, C=0.1, block_rows=128, progress=events.append, **options)
+    by_name.train(data, features, C=0.1, block_rows=128, progress=events.append, **options)
     return events
 
 

@@ -12,6 +12,7 @@ from rows import acceptors, pyrimidines
 import fcl
 from fcl.drivers.job import make_job
 from fcl.options import TrainOptions
+from tests import by_name
 from tests.drivers.conftest import check, dense
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
@@ -93,7 +94,7 @@ def test_numbers_at_the_ends_of_float64(C: float, largest: float) -> None:
     random = np.random.default_rng(0)
     X = largest * random.normal(size=(50, 3))
     y = np.where(X[:, 0] / largest + random.normal(size=50) > 0, 1.0, -1.0)
-    result = fcl.train(fcl.open_data(X, y=y), "columns", C=C, warn=False)
+    result = by_name.train(fcl.open_data(X, y=y), "columns", C=C, warn=False)
     if C == 1e300:
         assert result.reason == "no-progress" and "can cause a gap of 1.0e+00" in result.message
     else:
@@ -109,7 +110,9 @@ def test_what_rounding_may_hide_is_little_of_the_largest_violation() -> None:
     random = np.random.default_rng(6)
     X = np.column_stack([1.7e18 + random.uniform(0, 1e15, 200), random.normal(size=200)])
     y = np.where(X[:, 1] + random.normal(size=200) > 0, 1.0, -1.0)
-    result = fcl.train(fcl.open_data(X, y=y), "columns", C=1.0, tol=0.5, max_passes=1, warn=False)
+    result = by_name.train(
+        fcl.open_data(X, y=y), "columns", C=1.0, tol=0.5, max_passes=1, warn=False
+    )
     of_passes = [h["max_violation"] for h in result.model.history]
     assert of_passes[-1] <= result.certificate.max_violation <= 1.001 * of_passes[-1]
 

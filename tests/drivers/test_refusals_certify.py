@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 
 import fcl
+from tests import by_name
 
 X = np.random.default_rng(1).normal(size=(300, 8))
 Y = (X[:, 0] - X[:, 2] + X[:, 7] > 0.2).astype(int)
@@ -31,12 +32,12 @@ def model() -> fcl.Model:
 
 def certify(given: Any, data: Any = DATA, C: Any = None, bound: Any = None, **more: Any) -> None:
     given, bound = (model() if isinstance(one, str) else one for one in (given, bound))
-    fcl.certify(given, data, C, bound=bound, **more)
+    by_name.certify(given, data, C, bound=bound, **more)
 
 
 def bound(data: fcl.DataSet = DATA, **how: Any) -> None:
     """The bound of another model."""
-    other = fcl.train(data, **({"features": "columns", "C": 0.2} | how)).model
+    other = by_name.train(data, **({"features": "columns", "C": 0.2} | how)).model
     fcl.certify(model(), DATA, bound=other)
 
 

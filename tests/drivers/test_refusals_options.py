@@ -16,6 +16,7 @@ import fcl
 from fcl.drivers.job import make_job
 from fcl.features import Columns, Kmers, Products, bind_features, kept_features
 from fcl.options import TrainOptions
+from tests import by_name
 
 NAN, INF = float("nan"), float("inf")
 N = 150
@@ -65,7 +66,7 @@ def train(
     if held is not None:
         options["valid"] = fcl.open_data(held[0], y=held[1])
     data = fcl.open_data(X, y=y, **added)
-    return fcl.train(data, features, **({"C": 0.2, "tol": 1e-3, "warn": False} | options))
+    return by_name.train(data, features, **({"C": 0.2, "tol": 1e-3, "warn": False} | options))
 
 
 def softmax(y: Any = CLASSES, **options: Any) -> None:

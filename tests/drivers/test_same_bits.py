@@ -10,12 +10,13 @@ from rows import acceptors
 
 import fcl
 from fcl.drivers.train import TrainResult
+from tests import by_name
 from tests.drivers.conftest import bits
 
 
 def train(codes: np.ndarray, y: np.ndarray, **options: Any) -> TrainResult:
     options = {"C": 1.0, "tol": 1e-7, "block_rows": 256, "memory": "1GiB"} | options
-    return fcl.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **options)
+    return by_name.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **options)
 
 
 @pytest.mark.usefixtures("coordinate_descent")  # whole Hessians need no seed

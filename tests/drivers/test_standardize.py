@@ -19,6 +19,7 @@ import fcl
 from fcl.data.prepared import PreparedRows
 from fcl.features import Columns, Concat, Fourier, bind_features
 from fcl.features.standardized import attach_scales, standardized
+from tests import by_name
 from tests.drivers.conftest import dense, fit
 
 STRENGTHS = {"logistic": 0.3, "squared": 0.02, "squared_hinge": 0.1}
@@ -334,7 +335,7 @@ def test_a_plan_has_room_for_the_deviations() -> None:
 def warned(features: Any, rows: Any, y: np.ndarray, **options: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        fcl.train(fcl.open_data(rows, y=y), features, **({"C": 1e-9, "tol": 1e-1} | options))
+        by_name.train(fcl.open_data(rows, y=y), features, **({"C": 1e-9, "tol": 1e-1} | options))
     return [str(w.message) for w in found if issubclass(w.category, fcl.ScaleWarning)]
 
 

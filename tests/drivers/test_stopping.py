@@ -17,6 +17,7 @@ from fcl.drivers.session import Session
 from fcl.drivers.train import TrainResult
 from fcl.run.events import Event, PassDone, Started, Stopped
 from fcl.solve.solver import Solver
+from tests import by_name
 from tests.stops import After
 
 
@@ -34,7 +35,7 @@ def best(problem: Problem) -> Solution:
 def train(**options: Any) -> TrainResult:
     codes, y = acceptors(14, 400)
     options = {"C": 1.0, "tol": 1e-9, "block_rows": 256, "memory": "1GiB"} | options
-    return fcl.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **options)
+    return by_name.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **options)
 
 
 def check(result: TrainResult, problem: Problem, best: Solution, reason: str) -> None:

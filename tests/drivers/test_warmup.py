@@ -15,6 +15,7 @@ import fcl
 import fcl.kernels.compilation
 from fcl.drivers import kinds, warmup
 from fcl.features import bind_features, parse_features
+from tests import by_name
 
 ALL = tuple(warmup.KINDS)
 
@@ -99,9 +100,9 @@ def test_models_of_several_classes_need_no_kernel_after_the_warm_up() -> None:
         for rows, features in ((numbers, "columns"), (letters, "kmers:d=1")):
             for options in ({}, {"group": True}, {"intercept": False}, {"l1_ratio": 0.5}):
                 data = fcl.open_data(rows, y=y)
-                fcl.train(data, features, C=0.3, loss="softmax", tol=1e-3, **options)
+                by_name.train(data, features, C=0.3, loss="softmax", tol=1e-3, **options)
         several = fcl.open_data(numbers, y=numbers[:, :2] ** 2)
-        fcl.train(several, "columns", C=0.3, loss="squared", group=True, tol=1e-3)
+        fcl.train(several, "columns", C=0.3, loss="squared", tol=1e-3, penalty="group")
 
 
 @pytest.mark.slow
@@ -157,6 +158,8 @@ def test_centred_columns_need_no_kernel_after_the_warm_up() -> None:
         for dtype in (np.float32, np.float64):
             for y, loss in ((np.arange(50.0), "squared"), (np.arange(50) % 3, "softmax")):
                 data = fcl.open_data(X.astype(dtype), y=y)
-                model = fcl.train(data, "columns", C=1.0, loss=loss, warn=False, max_passes=9).model
+                model = by_name.train(
+                    data, "columns", C=1.0, loss=loss, warn=False, max_passes=9
+                ).model
                 assert model.centres
                 model.margins(X.astype(dtype))

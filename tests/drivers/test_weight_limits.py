@@ -21,6 +21,7 @@ from fcl.cli.train import command as train_command
 from fcl.options.kinds import limits_of
 from fcl.run.events import PassDone
 from fcl.solve import passes
+from tests import by_name
 from tests.drivers.conftest import bits, dense
 from tests.windows import examples
 
@@ -58,7 +59,7 @@ LIMITS: dict[str, tuple[Any, Any, Any]] = {
 
 def train(loss: str = "squared", **options: Any) -> fcl.TrainResult:
     given = {"C": STRENGTHS[loss], "tol": 1e-9, "warn": False, "memory": "1GiB", "loss": loss}
-    return fcl.train(fcl.open_data(X, y=TARGETS[loss]), "columns", **{**given, **options})
+    return by_name.train(fcl.open_data(X, y=TARGETS[loss]), "columns", **{**given, **options})
 
 
 def problem(loss: str, limits: str, rho: float = 1.0, intercept: bool = True) -> Problem:
@@ -343,7 +344,7 @@ def test_refused_outputs() -> None:
         ({"limits": {0: "0:"}}, "with several outputs, 0: or :0, got limits of named"),
     ):
         with pytest.raises(fcl.InputError, match=f"limits: .*{match}"):
-            fcl.train(data, "columns", C=1.0, loss="squared", **options)
+            by_name.train(data, "columns", C=1.0, loss="squared", **options)
 
 
 def test_commands_read_a_table(tmp_path: Path) -> None:
@@ -406,7 +407,7 @@ def test_a_feature_that_pulls_at_its_limit_hides_no_other(scale: float, limits: 
     X[:, 0] *= scale
     data = fcl.open_data(X, y=y + 3.0 * X[:, 0])
     options: dict[str, Any] = {"C": 1.0, "loss": "squared", "l1_ratio": 0.5, "limits": limits}
-    found = fcl.train(data, "columns", tol=1e-9, max_passes=20, **options)
+    found = by_name.train(data, "columns", tol=1e-9, max_passes=20, **options)
     assert found.certificate.gap <= 1e-12
 
 

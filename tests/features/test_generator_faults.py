@@ -16,6 +16,7 @@ from fcl.features import Generator
 from fcl.features.generator import bind
 from fcl.files.folder import CheckpointFolder
 from fcl.run.events import Event, PassDone
+from tests import by_name
 
 DRIVERS = ("inline", "processes")
 BLOCK_ROWS = 64
@@ -32,7 +33,7 @@ def train(features: Generator | str, data: Any = None, **options: Any) -> fcl.Tr
         defaults["writers"] = 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        return fcl.train(data or fcl.open_data(X, y=Y), features, **(defaults | options))
+        return by_name.train(data or fcl.open_data(X, y=Y), features, **(defaults | options))
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -130,7 +131,7 @@ def test_rounding_of_margins_is_not_another_column(driver: str, loss: str) -> No
         y, covariates = np.argsort(np.argsort(y)) // 7, None
     data = fcl.open_data(X, y=y, covariates=covariates)
     for features in ("columns", generators.OwnColumns()):
-        result = fcl.train(
+        result = by_name.train(
             data, features, C=1e7, loss=loss, tol=1e-6, driver=driver, max_passes=30, warn=False
         )
         assert result.certificate.objective < 1e6

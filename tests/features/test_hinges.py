@@ -14,6 +14,7 @@ from fcl.errors import InputError, ScaleWarning
 from fcl.features import Hinges, parse_features
 from fcl.features.generator.contract import decode, encode
 from fcl.report.make import make_report
+from tests import by_name
 
 N = 400
 RNG = np.random.default_rng(5)
@@ -180,7 +181,7 @@ def test_models_predict_explain_and_report(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=NAMES)
     data = fcl.open_data(frame, y=Y)
-    model = fcl.train(data, "hinges:n=6 + columns * 1e5", C=0.5, tol=1e-6, warn=False).model
+    model = by_name.train(data, "hinges:n=6 + columns * 1e5", C=0.5, tol=1e-6, warn=False).model
     model.save(tmp_path / "m.fcl")
     again = fcl.load_model(tmp_path / "m.fcl")
     margins = model.margins(frame)

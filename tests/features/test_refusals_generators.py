@@ -205,7 +205,7 @@ USERS = [
         ("overflow", lambda: ("products:degree=2", fcl.open_data(1e200 * X[:, :3], y=Y)),
          "features Products: columns.* feature 3 is inf at row 0 of X"),
         ("size", lambda: "generators:Tanh:size=1", "name one of scale; got 'size=1'"),
-        ("no options", lambda: "generators:NoOptions:x=1", "it has none; got 'x=1'"),
+        ("no options", lambda: "generators:NoOptions:x=1", "expected no options; got 'x=1'"),
     ]),
     *of(call, [
         ("71 columns", lambda: model().margins(np.zeros((5, 71))),

@@ -15,6 +15,7 @@ from fcl.drivers.inline import InlineRun
 from fcl.drivers.processes import supervisor
 from fcl.drivers.session import Session
 from fcl.run.events import PointDone
+from tests import by_name
 
 N, LENGTH, D = 420, 12, 2
 
@@ -38,7 +39,7 @@ def train_path(data: fcl.DataSet, **options: Any) -> fcl.PathResult:
     defaults = {"points": 6, "tol": 1e-4, "block_rows": 128, "memory": "1GiB"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        return fcl.train_path(data, fcl.Kmers(D), **(defaults | options))
+        return by_name.train_path(data, fcl.Kmers(D), **(defaults | options))
 
 
 class OneProcess:

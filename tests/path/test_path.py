@@ -94,7 +94,7 @@ def test_a_warning_names_points_above_the_tolerance() -> None:
 
 def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'tolerance'"):
-        train_path(split()[0], tolerance=1e-3)
+        fcl.train_path(split()[0], "kmers:d=2", tolerance=1e-3)
 
 
 def test_an_objective_of_0_has_a_path() -> None:

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 import fcl
 from fcl.model.certificate import Scope
 from fcl.path.refit import REFIT_L1
+from tests import by_name
 from tests.path.conftest import N, rows, split, train_path
 
 
@@ -69,7 +70,7 @@ def test_a_refit_of_columns(features: str, standardize: bool) -> None:
     y = X[:, 1] / X[:, 1].std() + random.normal(size=N) > 0.5
     data = fcl.open_data(X, y=y)
     options: dict[str, Any] = {"points": 3, "tol": 1e-8, "class_weight": "balanced", "warn": False}
-    path = fcl.train_path(
+    path = by_name.train_path(
         data, features, refit=True, refit_alpha=0.01, standardize=standardize, **options
     )
     assert path.refit is not None

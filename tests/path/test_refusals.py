@@ -26,6 +26,10 @@ def whole(_: Path, **options: Any) -> None:
     train_path(split()[0], **options)
 
 
+def public(_: Path, **options: Any) -> None:
+    fcl.train_path(split()[0], "kmers:d=2", **options)
+
+
 def few(_: Path, n: int = 60, y: Any = None, weights: Any = None, **options: Any) -> None:
     codes, labels = rows(n=n)
     data = fcl.open_data(codes, y=labels if y is None else y, weights=weights)
@@ -93,7 +97,7 @@ def job_of(data: fcl.DataSet, folder: Path) -> None:
 
 CASES: list[tuple[str, Callable[..., None], dict[str, Any], str]] = [
     # options
-    ("C", whole, {"C": 1.0}, "C: a path finds its own values"),
+    ("C", public, {"C": 1.0}, "C: a path finds its own values"),
     ("C_max too small", whole, {"C_max": 1e-9}, "C_max: expected a number above"),
     ("alphas and C_max", whole, {"alphas": [0.1], "C_max": 1.0}, "give either alphas or C_max"),
     ("alphas twice", whole, {"alphas": [0.1, 0.1]}, "alphas: expected distinct numbers, got 0.1 twice"),

@@ -17,6 +17,7 @@ from fcl.cli.report_command import command as report
 from fcl.convert.run import convert
 from fcl.report.contract import Section, Table
 from fcl.report.export import data_files
+from tests import by_name
 
 DANGEROUS = (
     "=HYPERLINK(\"http://x\",\"y\")", "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1",
@@ -46,7 +47,7 @@ def test_a_column_named_as_a_formula(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("".join([f"y,{','.join(names)}\n", *lines]))
     convert([tmp_path / "t.csv"], tmp_path / "t.zarr", y="y")
     data = fcl.open_data(tmp_path / "t.zarr")
-    model = fcl.train(data, "columns", C=1.0, warn=False).model
+    model = by_name.train(data, "columns", C=1.0, warn=False).model
     model.save(tmp_path / "m.fcl")
 
     def run(command: object, *arguments: object) -> None:

@@ -16,6 +16,7 @@ from fcl.report.cells import CellSums, row_sums
 from fcl.report.contract import Context
 from fcl.report.measured import measure
 from fcl.report.sections import head, rows
+from tests import by_name
 from tests.report.conftest import Case, table_case
 
 RNG = np.random.default_rng(8)
@@ -106,7 +107,7 @@ def test_title_note_and_names_of_rows(tmp_path: Path) -> None:
     for name, values in (("X", codes), ("y", y), ("obs/name", names)):
         np.save(folder / f"{name}.npy", values)
     data = fcl.open_data(folder)
-    model = fcl.train(data, "kmers:d=2", C=1.0, warn=False).model
+    model = by_name.train(data, "kmers:d=2", C=1.0, warn=False).model
     model.save(tmp_path / "m.fcl")
     context = Context(model, tmp_path / "m.fcl", "", None, measure(model, data))
     section = rows.section(context)

@@ -20,6 +20,7 @@ from fcl.cli.predict import command
 from fcl.drivers.cluster.connect import connected
 from fcl.model import scores as local
 from fcl.scoring import cluster as scoring
+from tests import by_name
 
 distributed = pytest.importorskip("distributed")
 
@@ -74,7 +75,7 @@ def cut_small(patch: pytest.MonkeyPatch) -> None:
 def model_of(rows: Path, features: str, y: str = "y", **options: Any) -> fcl.Model:
     opened = {name: options.pop(name) for name in ("x", "offset", "covariates") if name in options}
     data = fcl.open_data(rows, y=y, **opened)
-    return fcl.train(data, features, C=0.1, memory="1GiB", warn=False, **options).model
+    return by_name.train(data, features, C=0.1, memory="1GiB", warn=False, **options).model
 
 
 MODELS: dict[str, tuple[Callable[[Path], fcl.Model], list[str]]] = {

@@ -26,6 +26,7 @@ from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import held_out
 from fcl.stagewise.train import StagewiseRunOptions
+from tests import by_name
 
 N, P = 600, 12
 RANDOM = np.random.default_rng(0)
@@ -40,7 +41,7 @@ WEIGHTS = RANDOM.uniform(0.5, 2.0, N)
 def trained(y: np.ndarray, **options: Any) -> tuple[fcl.DataSet, Model]:
     data = fcl.open_data(X, y=y, weights=WEIGHTS)
     options = {"C": 1.0, "tol": 1e-9, "driver": "inline", "memory": "1GiB"} | options
-    return data, fcl.train(data, "columns", **options).model
+    return data, by_name.train(data, "columns", **options).model
 
 
 @pytest.mark.parametrize("rounding", ["nearest", "random"])

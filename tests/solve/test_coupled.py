@@ -15,6 +15,7 @@ from fcl.solve import coupled_exact, coupled_groups, coupled_model, inner
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.line import norm_rise
 from fcl.solve.trainer import StepResult
+from tests import by_name
 
 
 def problem(group: bool, n: int = 90) -> ClassProblem:
@@ -34,7 +35,7 @@ def check(own: ClassProblem, **options: Any) -> None:
     """fcl ends at the judge's optimum."""
     options = {"tol": 1e-7, "group": own.group, "warn": False} | options
     data = fcl.open_data(own.phi, y=own.y)
-    result = fcl.train(data, "columns", C=own.C, loss="softmax", **options)
+    result = by_name.train(data, "columns", C=own.C, loss="softmax", **options)
     W = np.zeros((12, 4))
     W[result.model.ids] = result.model.weights
     assert result.converged and 0 < len(result.model.ids) < 12
@@ -115,7 +116,9 @@ def test_the_plan_covers_the_allocations_of_a_step(
         peaks.clear()
         tracemalloc.start()
         try:
-            fcl.train(data, "columns", C=0.1, loss="softmax", group=group, max_passes=3, tol=0.1)
+            by_name.train(
+                data, "columns", C=0.1, loss="softmax", group=group, max_passes=3, tol=0.1
+            )
         finally:
             tracemalloc.stop()
     planned = CoupledTrainer.bytes_for(n, k, K, group) + k * CoupledTrainer.column_bytes(K)

@@ -8,6 +8,7 @@ from judge_outputs import ClassProblem
 
 import fcl
 from fcl.solve.coupled_groups import minimise_groups
+from tests import by_name
 
 TOL = 1e-3
 
@@ -67,7 +68,7 @@ def test_tiny_problems_are_solved(problem: ClassProblem) -> None:
     """By objective and bound that are computed from the weights alone."""
     data = fcl.open_data(problem.phi, y=problem.y, weights=problem.s)
     options = {"C": problem.C, "l1_ratio": problem.rho, "group": problem.group, "tol": TOL}
-    result = fcl.train(data, "columns", loss="softmax", max_passes=60, warn=False, **options)
+    result = by_name.train(data, "columns", loss="softmax", max_passes=60, warn=False, **options)
     assert result.converged and result.passes < 40
     W = np.zeros((problem.phi.shape[1], problem.K))
     W[result.model.ids] = result.model.weights

@@ -285,7 +285,7 @@ def test_dask_in_python(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     data = fcl.open_data(tmp_path)
     with pytest.raises(InputError, match="certificates") as caught:
-        fcl.train(data, "columns", C=1.0, driver="dask", dask="tcp://user:hunter2@127.0.0.1:1")
+        fcl.train(data, "columns", C=1.0, driver="dask:address=tcp://user:hunter2@127.0.0.1:1")
     assert says_no_secret(str(caught.value))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import fcl
 from fcl.drivers.train import TrainResult
+from tests import by_name
 
 #: The figures of a pass except times and memory.
 EXACT = (
@@ -30,7 +31,7 @@ def train(folder: Path, features: str = "kmers:d=3", **options: Any) -> TrainRes
     opened = {
         name: options.pop(name) for name in ("x", "y", "weights", "offset") if name in options
     }
-    return fcl.train(fcl.open_data(folder, **opened), features, **(JOB | options))
+    return by_name.train(fcl.open_data(folder, **opened), features, **(JOB | options))
 
 
 def bits(result: TrainResult) -> tuple[Any, ...]:

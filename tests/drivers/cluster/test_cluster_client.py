@@ -20,6 +20,7 @@ from fcl.cli.train import command
 from fcl.drivers.cluster.connect import Tls, connected
 from fcl.drivers.train import plan_training
 from fcl.errors import InputError
+from tests import by_name
 
 from .runs import bits, train
 
@@ -104,7 +105,7 @@ def test_plan_without_the_rows(folder: Path) -> None:
     data = fcl.open_data(folder)
     given: dict[str, Any] = {"C": 1.0, "row_view": 256, "block_rows": 64}
     here = dict(plan_training(data, "kmers:d=3", **given).parts)
-    there = dict(plan_training(data, "kmers:d=3", dask="local:1", **given).parts)
+    there = dict(by_name.plan_training(data, "kmers:d=3", dask="local:1", **given).parts)
     assert here["margins and residuals"] == 40 * 2100
     assert there["margins and residuals"] == there["prepared rows"] == 0
 

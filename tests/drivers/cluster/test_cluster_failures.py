@@ -272,4 +272,4 @@ def test_refused(
 def test_arrays_in_memory_are_refused() -> None:
     data = fcl.open_data(np.zeros((64, 8), np.uint8), y=np.arange(64) % 2)
     with pytest.raises(InputError, match="rows in files that all workers see"):
-        fcl.train(data, "kmers:d=2", C=1.0, dask="local:1")
+        fcl.train(data, "kmers:d=2", C=1.0, driver="dask:address=local:1")

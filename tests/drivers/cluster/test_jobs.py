@@ -24,6 +24,7 @@ from fcl.drivers.cluster import client as connections
 from fcl.drivers.cluster import jobs
 from fcl.errors import BudgetError, ClusterLost, InputError
 from fcl.run.events import Jobs, PointDone
+from tests import by_name
 
 from .test_cluster_failures import arm
 
@@ -92,7 +93,7 @@ def of_path(path: fcl.PathResult) -> Any:
 
 def train_path(rows: Path, **options: Any) -> fcl.PathResult:
     data = fcl.open_data(rows, groups="groups", weights="weights")
-    return fcl.train_path(data, "kmers:d=2", **(PATH | options))
+    return by_name.train_path(data, "kmers:d=2", **(PATH | options))
 
 
 class Killer:
@@ -147,7 +148,7 @@ def test_what_the_inline_driver_takes(case: str, rows: Path, client: Any) -> Non
     opened, job = OTHERS[case]
     features = "columns" if "x" in opened else "kmers:d=2"
     paths = [
-        fcl.train_path(fcl.open_data(rows, **opened), features, client=place, **PATH, **job)
+        by_name.train_path(fcl.open_data(rows, **opened), features, client=place, **PATH, **job)
         for place in (None, client)
     ]
     assert of_path(paths[0]) == of_path(paths[1])
@@ -247,7 +248,7 @@ def test_errors_of_jobs_name_the_fold(rows: Path, client: Any) -> None:
     target[np.arange(420) % 2 == 0] = -1.0  # without fold 1, rows of one label are left
     data = fcl.open_data(rows, y=None).with_target(target, None)
     with pytest.raises(InputError, match="fold 2 of 2"):
-        fcl.train_path(data, "kmers:d=2", cv=np.arange(420) % 2, client=client, **PATH)
+        by_name.train_path(data, "kmers:d=2", cv=np.arange(420) % 2, client=client, **PATH)
 
 
 def test_refusals(rows: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +261,7 @@ def test_refusals(rows: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(jobs, "MOST_SENT", 1000)
     data = fcl.open_data(np.load(rows / "X.npy"), y=np.load(rows / "y.npy"))
     with pytest.raises(InputError, match="save them as Zarr"):
-        fcl.train_path(data, "kmers:d=2", client=client, **PATH)
+        by_name.train_path(data, "kmers:d=2", client=client, **PATH)
 
 
 def test_workers_need_the_memory_of_a_job(

@@ -26,6 +26,7 @@ from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.files.folder import CheckpointFolder
 from fcl.run.events import Event, PassDone, Prepared, Started
 from fcl.run.reasons import StopReason
+from tests import by_name
 from tests.same_optimum import same_optimum
 from tests.stops import After
 
@@ -51,7 +52,7 @@ def in_memory() -> fcl.DataSet:
 
 def train(data: fcl.DataSet | None = None, **options: Any) -> fcl.TrainResult:
     driver = {} if "driver" in options else {"driver": "processes", "writers": 1}
-    return fcl.train(data or in_memory(), "kmers:d=3", **(JOB | driver | options))
+    return by_name.train(data or in_memory(), "kmers:d=3", **(JOB | driver | options))
 
 
 @cache

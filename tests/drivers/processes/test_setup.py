@@ -12,6 +12,7 @@ from fcl.drivers.job import make_job
 from fcl.drivers.processes.layout import MOST_BATCH
 from fcl.drivers.processes.setup import SharedMemory
 from fcl.options import TrainOptions
+from tests import by_name
 
 
 @contextmanager
@@ -64,6 +65,8 @@ def test_all_columns_are_active() -> None:
     X = random.normal(size=(200, 20))
     y = 1e4 * (X[:, :4] @ [1.0, -2.0, 0.5, 1.5] + 0.3 * random.standard_t(2, size=200))
     options = {"C": 1.0, "loss": "huber:delta=0.5", "tol": 1e-6, "max_passes": 20}
-    result = fcl.train(fcl.open_data(X, y=y), "columns", driver="processes", writers=2, **options)
+    result = by_name.train(
+        fcl.open_data(X, y=y), "columns", driver="processes", writers=2, **options
+    )
     assert result.converged
     assert result.model.n_active == 20
