@@ -4,7 +4,8 @@ A sample of the rows is gathered as for one output (:mod:`fcl.solve.inner`), by 
 curvatures. For softmax the model has the Hessian that couples the outputs (:mod:`fcl.kernels.coupled`);
 with the group norm one move minimises over all weights of a feature. The unpenalised coefficients are
 eliminated, which needs K products of each column with each class and covariate; beyond
-:data:`MOST_CROSS` of them, columns are centred, and the coefficients are minimised after each sweep.
+:data:`MOST_CROSS` of them, and for lists of nonzeros such as words, which depend little on the
+constants, columns are centred, and the coefficients are minimised after each sweep.
 """
 
 from __future__ import annotations
@@ -352,9 +353,10 @@ def minimise_model(
     share = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
     missed = FLOOR * share[:, None] * at.curvatures if rows < len(total) else np.zeros((1, 1))
     group = view.objective.penalty.grouped
-    model = _model(at, single, gathered, root, missed, raised, group)
-    eliminated = model.cross.shape[2] > 0
-    b = -(at.slopes @ root) if eliminated else np.empty(0)
+    eliminated = root[:, :0] if inner.plain else root
+    model = _model(at, single, gathered, eliminated, missed, raised, group)
+    eliminates = model.cross.shape[2] > 0
+    b = -(at.slopes @ root) if eliminates else np.empty(0)
     descent = _Descent(model, group, b, root, at.slopes, most, single.z)
     order = inner.order(k)
     if not group:
@@ -363,7 +365,7 @@ def minimise_model(
         order = order[moving.ravel()[order]]
     descent.run(order, tolerance, inner)
     d = descent.w - at.weights
-    x = descent.x + (root @ descent.b if eliminated else 0.0)
+    x = descent.x + (root @ descent.b if eliminates else 0.0)
     if constant:
         x[own] = x[own] - centres @ d
     return Step(d, x, descent.sweeps)

@@ -333,8 +333,20 @@ class InnerModel:
         return by_number
 
     def order(self, k: int) -> Columns:
-        """A random order of k things, the same for the same seed and number of samples."""
-        return np.random.default_rng([self._seed, self.drawn]).permutation(k)
+        """The order of sweeps over k gathered columns: random; lists are gathered in theirs."""
+        return np.arange(k) if self.plain else self._random(k, self.drawn)
+
+    def shuffled(self, columns: Columns, n: int, drawn: int) -> Columns:
+        """Some of n columns, in a random order if they are lists of nonzeros, most of which are short.
+
+        Gathered in the order of the sweeps, they are read without waiting for memory, in half the time.
+
+        drawn : number of samples; the order is the same for the same one and seed.
+        """
+        return columns[np.argsort(self._random(n, drawn)[columns])] if self.plain else columns
+
+    def _random(self, n: int, drawn: int) -> Columns:
+        return np.random.default_rng([self._seed, drawn]).permutation(n)
 
     def _choose_rows(self, q: Floats, most: int) -> int:
         """Sample about ``most`` rows by their curvature; returns their number."""

@@ -118,6 +118,7 @@ class Trainer(ABC):
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
         self._decrease = 0.0  # of the local objective since it was started
+        self._drawn = 0  # samples drawn when it was started
         self._gains: list[float] = []  # of rough steps on the same columns, one after the other
         self._settled = False
         self._undo: tuple[Columns, Floats, Floats] | None = None
@@ -187,6 +188,7 @@ class Trainer(ABC):
         delta = working.of("weights") - working.of("anchor_weights")
         add_columns(working, np.arange(len(delta)), delta, self._m, self._team)
         self._before, self._undo = math.inf, None
+        self._drawn = self.inner.drawn
         self.inner.forget()
         self._decrease, self._gains, self._settled, self._refused = 0.0, [], False, False
 
@@ -226,8 +228,9 @@ class Trainer(ABC):
         """
         if (self._settled or self._refused) and self._undo is None:
             return StepResult(False, 0.0, self._before, 0)  # without another look at the columns
-        view, columns = self._view, self._choose_columns()
-        objective = view.objective
+        view, objective = self._view, self._view.objective
+        # in one order from an anchor on, so that a step can use the model of the last one
+        columns = self.inner.shuffled(self._choose_columns(), self._working.cache.n, self._drawn)
         decrease, sweeps = 0.0, 0
         if len(self.free) and not self._knows():
             # a remaining slope of the intercept would appear as a violation of every dense column
