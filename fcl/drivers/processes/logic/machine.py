@@ -93,10 +93,7 @@ class Logic:
     def handle(self, event: LogicEvent) -> list[Instruction]:
         """Process an event; returns the instructions to carry out now.
 
-        Raises
-        ------
-        LogicError
-            The event is impossible: a bug in the shell or in a child.
+        Raises LogicError: the event is impossible, a bug in the shell or in a child.
         """
         if self.finished:
             return []
