@@ -107,12 +107,9 @@ def starts(python: str | pathlib.Path) -> bool:
 
 
 def clean_env() -> dict[str, str]:
-    """os.environ without the variables that make a Python use another environment, or no bytecode.
-
-    Without bytecode each of the many processes that the tests start would compile all modules anew.
-    """
-    leave_out = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__", "PIP_TARGET"}
-    leave_out.add("PYTHONDONTWRITEBYTECODE")
+    """os.environ without the variables that make a Python use another environment, or no bytecode."""
+    leave_out = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__", "PIP_TARGET",
+                 "PYTHONDONTWRITEBYTECODE"}  # fmt: skip
     kept = {name: value for name, value in os.environ.items() if name not in leave_out}
     return {**kept, "PIP_USER": "0"}  # pip refuses --user in a virtual environment
 
