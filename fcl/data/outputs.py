@@ -82,8 +82,8 @@ def encode_multilabel(
         raise InputError(
             f"{name}: expected 0 or 1 in each column, one column for each label, got "
             f"{columns[row, column]} in row {row}, column {column}; for one label out of several in each "
-            f"row, give a single column of classes; for numbers, choose "
-            'loss="squared", of fcl stagewise --regression (numbers=True)'
+            'row, give a single column of classes; for numbers, choose loss="squared" (fcl stagewise: '
+            "--regression, numbers=True)"
         )
     return np.ascontiguousarray(np.where(columns == 1, 1.0, -1.0).T)
 

@@ -272,7 +272,7 @@ CLASSES = [
     ("unknown class", stagewise, "--valid valid", "the labels of the model, .* got 'z' in row 3"),
     ("absent class", stagewise, "--valid absent", "got no row of 'c'"),
     ("unlabelled", stagewise, "--valid unlabelled", 'unlabelled has no array "y"'),
-    ("numbers", stagewise, "--y pair", "for numbers, give --regression"),
+    ("numbers", stagewise, "--y pair", "for numbers, .*--regression"),
     ("columns of validation", stagewise, "--y both --regression --valid valid",
      r"valid:both: expected 2 columns of numbers, got shape \(60,\)"),
     ("kmers", stagewise, "--x codes --features kmers:d=2",
@@ -317,7 +317,7 @@ STAGEWISE = [
     ("weights of numbers", waves, "--regression --y t --class-weight balanced",
      "is for classification"),
     ("unknown label", waves, "--class-weight z=2", "no label 'z'"),
-    ("offset", waves, "--offset t", "expected an offset of 3 columns"),
+    ("offset", waves, "--offset t", "expected an offset for each row and output"),
     ("log on out", waves, "--log-json m.fcl", r"--log-json m\.fcl: would replace model"),
     ("slip", waves, "--config run.toml", r"did you mean 'features'\?"),
 ]  # fmt: skip
