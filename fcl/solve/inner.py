@@ -36,6 +36,8 @@ from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
 
+#: Lists of nonzeros that are gathered in the order of their sweeps; fewer stay in a processor's cache.
+SHUFFLED_FROM = 1024
 #: Rows of the sample: at least, and per column that may move. Beyond MANY_ROWS half as many per column
 #: are enough: steps lower the objective as much, and take little more than half the time. With a quarter
 #: they lower it less.
@@ -333,17 +335,23 @@ class InnerModel:
         return by_number
 
     def order(self, k: int) -> Columns:
-        """The order of sweeps over k gathered columns: random; lists are gathered in theirs."""
-        return np.arange(k) if self.plain else self._random(k, self.drawn)
+        """The order of sweeps over k gathered columns: random, unless they are gathered so."""
+        return np.arange(k) if self._is_shuffled(k) else self._random(k, self.drawn)
+
+    def _is_shuffled(self, k: int) -> bool:
+        return self.plain and k >= SHUFFLED_FROM
 
     def shuffled(self, columns: Columns, n: int, drawn: int) -> Columns:
-        """Some of n columns, in a random order if they are lists of nonzeros, most of which are short.
+        """Some of n columns, in a random order if they are many lists of nonzeros.
 
-        Gathered in the order of the sweeps, they are read without waiting for memory, in half the time.
+        Most lists are short. Gathered in the order of the sweeps, they are read without waiting for
+        memory, in half the time.
 
         drawn : number of samples; the order is the same for the same one and seed.
         """
-        return columns[np.argsort(self._random(n, drawn)[columns])] if self.plain else columns
+        if not self._is_shuffled(len(columns)):
+            return columns
+        return columns[np.argsort(self._random(n, drawn)[columns])]
 
     def _random(self, n: int, drawn: int) -> Columns:
         return np.random.default_rng([self._seed, drawn]).permutation(n)
