@@ -344,8 +344,7 @@ class InnerModel:
     def shuffled(self, columns: Columns, n: int, drawn: int) -> Columns:
         """Some of n columns, in a random order if they are many lists of nonzeros.
 
-        Most lists are short. Gathered in the order of the sweeps, they are read without waiting for
-        memory, in half the time.
+        Short lists that are gathered in the order of the sweeps take half the time of a sweep.
 
         drawn : number of samples; the order is the same for the same one and seed.
         """
