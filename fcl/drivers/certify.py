@@ -165,7 +165,7 @@ def run_certify(
     progress: Progress | None = None,
     **given: Any,
 ) -> Optimality:
-    """Certify; the arguments are those of :func:`certify`, with options by name."""
+    """Certify a model; takes the arguments of :func:`certify` as keywords."""
     check_data_set("data", data)
     top = whole("top", top, 0)
     if radius is not None:

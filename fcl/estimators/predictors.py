@@ -18,7 +18,7 @@ from fcl.objective import find_loss
 
 
 class FittedPredictor(RowEstimator):
-    """An estimator whose predictions are those of ``models_``, which share a family."""
+    """An estimator that predicts by its ``models_``, which share a family."""
 
     models_: list[Model]
     classes_: np.ndarray  #: of classifiers

@@ -165,7 +165,7 @@ def summing(function: F) -> F:
 
 
 def shared(function: F) -> F:
-    """Declare a function of a few numbers that Python calls as it is, and kernels compile."""
+    """Declare a small function that Python calls uncompiled, and kernels compiled."""
     found: F = register_jitable(**WITHIN_KERNELS)(function)
     return found
 

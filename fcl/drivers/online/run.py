@@ -93,7 +93,7 @@ class OnlineRun:
     """A learner on its way over the rows of a job.
 
     tracks : whether to sum the losses of the rows, which reports of progress need.
-    warns : whether to warn of losses above those of a constant.
+    warns : whether to warn if the losses are larger than those of a constant.
     """
 
     def __init__(
