@@ -7,10 +7,12 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import wraps
+from inspect import signature
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 from fcl.errors import InputError
 
@@ -29,6 +31,7 @@ MOST_WHOLE = 1 << 62
 #: Maximum number of characters that a message or a table shows of a text from a file.
 MOST_SHOWN = 120
 
+Owner = TypeVar("Owner")
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel = 3
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = MOST_SHOWN
@@ -38,6 +41,30 @@ _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 8
 def _without_numpy(value: Any) -> Any:
     """Convert a NumPy scalar to a Python one, without importing NumPy, which commands load late."""
     return value.item() if getattr(value, "shape", None) == () else value
+
+
+def refuse_unknown(function: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise TypeError for an argument that a function does not have; the message has those it has."""
+    for name in given:
+        if name not in known:
+            expected = ", ".join(known)
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {name!r}; expected some of {expected}"
+            )
+
+
+def refusing_unknown(owner: type[Owner]) -> type[Owner]:
+    """Make a class refuse unknown arguments as :func:`refuse_unknown` does."""
+    init: Any = owner.__init__
+    _, *known = signature(init).parameters
+
+    @wraps(init)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        refuse_unknown(owner.__name__, given, known)
+        init(self, *args, **given)
+
+    setattr(owner, "__init__", checked)  # noqa: B010  (mypy refuses to assign a method)
+    return owner
 
 
 def shown(value: Any) -> str:

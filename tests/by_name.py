@@ -39,4 +39,4 @@ def train_online(data: Any, features: Any = None, **options: Any) -> OnlineResul
 
 def certify(model: Any, data: Any, C: Any = None, **options: Any) -> Optimality:
     """fcl.certify."""
-    return run_certify(model, data, C=C, **options)
+    return run_certify(model=model, data=data, C=C, **options)

@@ -15,8 +15,9 @@ import pytest
 import fcl
 from fcl.cli import COMMANDS
 from fcl.cli.options import KEPT, TableCommand
-from fcl.drivers.online.train import train_online
-from fcl.drivers.train import train
+from fcl.drivers.certify import run_certify
+from fcl.drivers.online.train import run_online, train_online
+from fcl.drivers.train import run_training, train
 from fcl.options import (
     FIXED,
     GROUPS,
@@ -37,7 +38,7 @@ from fcl.options.online import METHOD, ONLINE_OPTIONS
 from fcl.options.option import CERTIFY, ONLINE, WITH_CONFIG, Option
 from fcl.options.path import PATH_OPTIONS
 from fcl.options.reference import options_as_markdown
-from fcl.path.train import train_path
+from fcl.path.train import run_path, train_path
 
 #: The functions, with their options, and their other arguments: data, models, functions.
 DOORS: dict[Any, tuple[dict[str, Option], set[str]]] = {
@@ -237,6 +238,23 @@ def test_a_choice_has_only_what_the_job_has() -> None:
         train_online(data, "columns", C=1.0, penalty="group")
     with pytest.raises(TypeError, match="unexpected keyword argument 'group'"):
         train_online(data, "columns", C=1.0, group=True)
+
+
+BY_NAME = (run_training, run_path, run_online, run_certify)
+CLASSES = (
+    StagewiseOptions, fcl.FCLClassifier, fcl.FCLRegressorCV, fcl.FCLOnlineRegressor,
+    fcl.StagewiseClassifier,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("door", [*DOORS, plan, *BY_NAME, *CLASSES], ids=lambda door: door.__name__)
+def test_unknown_arguments_are_refused_with_those_that_there_are(door: Any) -> None:
+    first = () if door in (*BY_NAME, *CLASSES) else ("data", "columns")
+    expected = r"^\w+\(\) got an unexpected keyword argument 'tolerance'; expected .*\bmemory\b"
+    with pytest.raises(TypeError, match=expected) as caught:
+        door(*first, memory="1MiB", tolerance=1e-3)
+    if first:  # old spellings are not among them
+        assert "penalty" in str(caught.value) and "l1_ratio" not in str(caught.value)
 
 
 def test_no_option_is_declared_twice() -> None:

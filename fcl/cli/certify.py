@@ -95,8 +95,8 @@ def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality,
     if options["no_intercept"]:
         problem["intercept"] = False
     found = run_certify(
-        to_certify,
-        rows,
+        model=to_certify,
+        data=rows,
         C=_strength(options["strength"]),
         bound=bound,
         keep_model=options["out"] is not None,

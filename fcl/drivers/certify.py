@@ -29,7 +29,7 @@ from fcl.model.model import Model
 from fcl.model.shapes import public
 from fcl.objective import relative_gap
 from fcl.options import PROBLEM, TRAINING, TrainOptions
-from fcl.options.choices import PENALTY, ElasticNet, arguments_by_name
+from fcl.options.choices import PENALTY, Arguments, ElasticNet
 from fcl.options.option import CERTIFY
 from fcl.parallel import one_blas_thread
 from fcl.run.bar import Progress, on_event
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 PROGRESS_EVERY = 2.0
 #: Relative amount by which rounding may put a given bound above the objective.
 ROUNDED = 1e-9
-_OPTIONS = {name: option for name, option in TRAINING.items() if CERTIFY in option.commands}
 
 
 def certify(
@@ -145,29 +144,18 @@ def certify(
     >>> found.gap < 1e-2, found.n_active
     (True, 2)
     """
-    return run_certify(**arguments_by_name("certify", locals(), _OPTIONS, PENALTY))
+    return run_certify(**_ARGUMENTS.by_name(locals()))
 
 
-def run_certify(
-    model: Any,
-    data: DataSet,
-    *,
-    C: float | str | None = None,
-    alpha: float | None = None,
-    bound: Model | float | None = None,
-    radius: float | None = None,
-    namespace: str = "",
-    memory: int | str = "4GiB",
-    scratch: str | os.PathLike[str] | None = None,
-    top: int = 10,
-    keep_model: bool = False,
-    trusted: Collection[str] = (),
-    progress: Progress | None = None,
-    **given: Any,
-) -> Optimality:
+_OPTIONS = {name: option for name, option in TRAINING.items() if CERTIFY in option.commands}
+_ARGUMENTS = Arguments(certify, _OPTIONS, PENALTY, offset=None, covariates=None)
+
+
+def run_certify(**given: Any) -> Optimality:
     """Certify a model; takes the arguments of :func:`certify` as keywords."""
-    check_data_set("data", data)
-    top = whole("top", top, 0)
+    given = _ARGUMENTS.complete(given)
+    check_data_set("data", given["data"])
+    top, radius, bound = whole("top", given["top"], 0), given["radius"], given["bound"]
     if radius is not None:
         radius = positive("radius", radius)
     own = {
@@ -175,15 +163,17 @@ def run_certify(
         for name in PROBLEM
         if name not in ("C", "alpha") and given.get(name) is not None
     }
-    to_certify = linear_model(model, trusted, namespace)
+    to_certify = linear_model(given["model"], given["trusted"], given["namespace"])
     radius = to_certify.radius if radius is None else radius
-    data = to_certify.opened(data, given.get("offset"), given.get("covariates"))
+    data = to_certify.opened(given["data"], given["offset"], given["covariates"])
     problem = to_certify.problem(data, own)
-    C, alpha = _strength(C, alpha, to_certify, bound)
+    C, alpha = _strength(given["C"], given.get("alpha"), to_certify, bound)
     best = isinstance(C, str)
-    job = _job(to_certify, data, problem, {"memory": memory, "scratch": scratch}, best, C, alpha)
+    running: dict[str, Any] = {}
+    running |= {name: given[name] for name in ("memory", "scratch") if name in given}
+    job = _job(to_certify, data, problem, running, best, C, alpha)
     known = None if bound is None or best else bound_of(bound, job)
-    report = on_event(progress)
+    report = on_event(given["progress"])
     begin = started(job, "certify")
     report(replace(begin, C=None, alpha=None) if best else begin)
     with kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
@@ -214,7 +204,7 @@ def run_certify(
             found = _optimality(to_certify, job, certified, known, radius, top, best, fingerprint)
             done = _pass(found, time.perf_counter() - begun)
             report(done)
-            if keep_model:
+            if given["keep_model"]:
                 kept = model_at(
                     job,
                     passes,

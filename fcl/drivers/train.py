@@ -35,11 +35,11 @@ from fcl.options import TRAINING, TrainOptions
 from fcl.options.choices import (
     DRIVER,
     PENALTY,
+    Arguments,
     Dask,
     ElasticNet,
     GroupNorm,
     Processes,
-    arguments_by_name,
 )
 from fcl.parallel import one_blas_thread
 from fcl.run.bar import Progress
@@ -52,13 +52,6 @@ from fcl.units import counted
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
-
-#: Arguments of :func:`run_training` beside the data and the options, with their defaults.
-_OTHER_ARGUMENTS: dict[str, Any] = {
-    **dict.fromkeys(("offset", "covariates", "valid", "client", "resume", "initial", "progress")),
-    **dict.fromkeys(("should_stop", "should_checkpoint", "command")),
-    "warn": True,
-}
 
 
 def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan:
@@ -91,13 +84,12 @@ def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan
     """
     given = signature(train).bind(data, features, **arguments)
     given.apply_defaults()
-    by_name = arguments_by_name("plan_training", given.arguments, TRAINING, DRIVER, PENALTY)
-    return planned_job(**by_name).plan
+    return planned_job(**_ARGUMENTS.by_name(given.arguments, "plan_training")).plan
 
 
 def planned_job(data: DataSet, features: Spec | str, **arguments: Any) -> Job:
     """The job of :func:`run_training` with the same arguments."""
-    given = {**_OTHER_ARGUMENTS, **arguments, "data": data, "features": features}
+    given = _ARGUMENTS.complete({**arguments, "data": data, "features": features})
     return _job(given | {"resume": _loaded(given["resume"])})
 
 
@@ -279,7 +271,21 @@ def train(
     >>> [row.feature for row in model.describe()]
     ['max(0, -0.132105 - x1) / 0.941', 'max(0, x1 + 0.132105) / 0.941']
     """
-    return run_training(**arguments_by_name("train", locals(), TRAINING, DRIVER, PENALTY))
+    return run_training(**_ARGUMENTS.by_name(locals()))
+
+
+_ARGUMENTS = Arguments(
+    train,
+    TRAINING,
+    DRIVER,
+    PENALTY,
+    offset=None,
+    covariates=None,
+    client=None,
+    should_checkpoint=None,
+    command=None,
+    warn=True,
+)
 
 
 def run_training(**given: Any) -> TrainResult:
@@ -289,7 +295,7 @@ def run_training(**given: Any) -> TrainResult:
     command : options of a command, saved in checkpoints so that the command can resume the job.
     warn : whether to warn about columns of uneven scales, and about a stop before the tolerance.
     """
-    given = {**_OTHER_ARGUMENTS, **given}
+    given = _ARGUMENTS.complete(given)
     resume, initial, client = given["resume"], given["initial"], given["client"]
     warn = flag("warn", given["warn"])
     if initial is not None and resume is not None:

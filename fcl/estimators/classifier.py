@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from fcl.checks import refusing_unknown
 from fcl.data.outputs import constant_labels
 from fcl.data.targets import check_class_weight
 from fcl.drivers.rows import class_factors
@@ -144,6 +145,7 @@ class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor,
         return self
 
 
+@refusing_unknown
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
 class FCLClassifier(GroupParameters, FitParameters, Classifier):
     """L1-regularised linear classifier over a family of features, to a certified duality gap.

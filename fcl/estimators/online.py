@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from fcl.checks import refusing_unknown
 from fcl.data import regression_target
 from fcl.errors import InputError
 from fcl.estimators.classifier import against_rest, check_classes, found_classes, loss_weights
@@ -17,6 +18,7 @@ from fcl.estimators.predictors import ClassPredictor
 from fcl.estimators.rows import RowArrays, Training
 
 
+@refusing_unknown
 @dataclass(eq=False, repr=False, match_args=False)
 class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, OnlineEstimator):  # type: ignore[misc]
     """L1-regularised linear classifier that learns row by row, with ``partial_fit`` for streams.
@@ -167,6 +169,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, Onl
         return positive if len(positive) > 1 else [self.classes_[positive[0].astype(np.intp)]]
 
 
+@refusing_unknown
 @dataclass(eq=False, repr=False, match_args=False)
 class FCLOnlineRegressor(OnlineParameters, RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     """L1-regularised least squares, learnt row by row, with ``partial_fit`` for streams.

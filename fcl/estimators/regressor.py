@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from fcl.checks import refusing_unknown
 from fcl.data.outputs import n_target_columns, number_columns
 from fcl.estimators.base import Estimator, Problems
 from fcl.estimators.choice import Given, Search
@@ -54,6 +55,7 @@ class Regressor(RegressionParameters, MetricScorer, RegressorMixin, Estimator): 
         return self._loss().mean(public(margins))
 
 
+@refusing_unknown
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
 class FCLRegressor(GroupParameters, FitParameters, Regressor):
     """L1-regularised linear regression over a family of features, to a certified duality gap.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fcl.checks import refusing_unknown
 from fcl.estimators.classifier import Classifier
 from fcl.estimators.parameters import GroupParameters, PathParameters
 from fcl.estimators.regressor import Regressor
 
 
+@refusing_unknown
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
 class FCLClassifierCV(PathParameters, GroupParameters, Classifier):
     """:class:`FCLClassifier` that chooses the weight of the penalty by cross-validation.
@@ -83,6 +85,7 @@ class FCLClassifierCV(PathParameters, GroupParameters, Classifier):
     _joins_classes = True
 
 
+@refusing_unknown
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
 class FCLRegressorCV(PathParameters, Regressor):
     """:class:`FCLRegressor` that chooses the weight of the penalty by cross-validation.

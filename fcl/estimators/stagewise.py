@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fcl.checks import flag, share_or_0
+from fcl.checks import flag, refusing_unknown, share_or_0
 from fcl.errors import InputError
 from fcl.estimators.base import check_jobs, n_cores
 from fcl.estimators.classifier import check_classes
@@ -114,6 +114,7 @@ class _Stagewise(RowEstimator):
         return self.model_.margins(open_rows(self, self.model_.family, X, offset))
 
 
+@refusing_unknown
 @dataclass(eq=False, repr=False, match_args=False)
 class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ignore[misc]
     """Ridge classifier of several classes, or labels, over blocks of generated features.
@@ -227,6 +228,7 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         return self.model_.mean(margins)
 
 
+@refusing_unknown
 @dataclass(eq=False, repr=False, match_args=False)
 class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: ignore[misc]
     """Ridge regression of one or several targets over blocks of generated features.

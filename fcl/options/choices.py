@@ -3,20 +3,21 @@
 A user writes a choice as text, ``processes:writers=3``, in the grammar of :mod:`fcl.kinds`, or gives an
 object with the same fields, ``fcl.Processes(writers=3)``. Jobs, models and checkpoints have all options
 by name, ``driver`` and ``writers``; so had the functions and commands of earlier versions.
-:meth:`Choice.read` and :func:`arguments_by_name` translate, and :func:`new_spellings` names the new
-spelling of an old one.
+:meth:`Choice.read` and :class:`Arguments` translate, and :func:`new_spellings` names the new spelling of
+an old one.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from inspect import signature
 from numbers import Real
 from typing import Any, NamedTuple
 
 from fcl import checks
-from fcl.checks import shown
+from fcl.checks import refuse_unknown, shown
 from fcl.errors import InputError
 from fcl.kinds import split_options
 from fcl.options.kinds import Kind, one_of
@@ -324,46 +325,70 @@ def new_spellings(
     return found
 
 
-def arguments_by_name(
-    function: str,
-    given: Mapping[str, Any],
-    table: Mapping[str, Option],
-    *choices: Choice,
-) -> dict[str, Any]:
-    """The arguments of a public function, with all options by name.
+class Arguments:
+    """The arguments of a public function, and of the one behind it, which has all options by name.
 
-    It warns of old spellings (DeprecationWarning, as if from the caller of the function). Raises
-    InputError if a choice is wrong or has an option that an old argument gives, too, and TypeError for an
-    unknown argument.
-
-    given : the arguments; ``old`` are those that are not in the signature.
-    table : the options of the job.  choices : of the function.
+    function : that users call.  options : of its job.  choices : of the public function.
+    more : further arguments of the function behind it, with their defaults.
     """
-    arguments = dict(given)
-    old = arguments.pop("old")
-    valid = arguments.get("valid")
-    if isinstance(valid, Real):
-        arguments |= {"valid": None, "valid_fraction": valid}
-    for choice in choices:
-        if (value := arguments.pop(choice.name, None)) is not None:
-            found, named = choice.read(value, table)
-            if both := sorted(named & old.keys()):
-                raise InputError(f"{both[0]}: expected it once, got it in {choice.name}, too")
-            arguments |= found
-    arguments |= old
-    new = new_spellings(choices, arguments, old)
-    for name, value in old.items():
-        if name in new and (name in table or name == "client"):
-            choice, text = new[name]
-            text = f"{choice.name}={text if text.startswith('fcl.') else repr(text)}"
-        elif name in _MOVED and name not in given:
-            text = _MOVED[name].format(value)
-        else:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-        warnings.warn(
-            f"{function}: {name}= is an old spelling, which the next version will not accept; write "
-            f"{text}",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-    return arguments
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        options: Mapping[str, Option],
+        *choices: Choice,
+        **more: Any,
+    ) -> None:
+        self._function, self._options, self._choices = function.__name__, options, choices
+        parameters = [*signature(function).parameters.values()]
+        own = {each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD}
+        (self._more,) = (each.name for each in parameters if each.kind is each.VAR_KEYWORD)
+        names = [*options, *(choice.name for choice in choices)]
+        self._others = {name: own[name] for name in own if name not in names} | more
+        old = _MOVED.keys() | {part for choice in choices for part in choice.parts()}
+        self._old = old & (options.keys() | self._others.keys()) - own.keys()
+        self._public = dict.fromkeys([*own, *(name for name in names if name not in old)])
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name, with defaults except of options; TypeError names an unknown one."""
+        refuse_unknown(self._function, given, [*self._others, *self._options])
+        return {**self._others, **given}
+
+    def by_name(self, given: Mapping[str, Any], function: str = "") -> dict[str, Any]:
+        """The arguments of the public function, with all options by name.
+
+        It warns of old spellings (DeprecationWarning, as if from the caller of the function). Raises
+        InputError if a choice is wrong or has an option that an old argument gives, too, and TypeError
+        for an unknown argument.
+
+        given : the arguments, with those that are not in the signature as one of them.
+        function : that messages name, if it is another one.
+        """
+        function, arguments = function or self._function, dict(given)
+        more = arguments.pop(self._more)
+        old = {name: more[name] for name in more if name in self._old}
+        refuse_unknown(function, (name for name in more if name not in old), self._public)
+        arguments |= more
+        if isinstance(valid := arguments.get("valid"), Real):
+            arguments |= {"valid": None, "valid_fraction": valid}
+        for choice in self._choices:
+            if (value := arguments.pop(choice.name, None)) is not None:
+                found, named = choice.read(value, self._options)
+                if both := sorted(named & old.keys()):
+                    raise InputError(f"{both[0]}: expected it once, got it in {choice.name}, too")
+                arguments |= found
+        arguments |= old
+        new = new_spellings(self._choices, arguments, old)
+        for name, value in old.items():
+            if name in new:
+                choice, text = new[name]
+                text = f"{choice.name}={text if text.startswith('fcl.') else repr(text)}"
+            else:
+                text = _MOVED[name].format(value)
+            warnings.warn(
+                f"{function}: {name}= is an old spelling, which the next version will not accept; "
+                f"write {text}",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        return arguments

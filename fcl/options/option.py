@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, TypeVar
 
+from fcl.checks import refusing_unknown
 from fcl.options.kinds import Kind
 
 Owner = TypeVar("Owner")
@@ -105,14 +106,17 @@ def same_as(owner: type, name: str) -> Any:
 
 
 def document_options(owner: type[Owner]) -> type[Owner]:
-    """Add the options of a dataclass to its docstring, as the section Attributes of numpydoc."""
+    """Add the options of a dataclass to its docstring, as the section Attributes of numpydoc.
+
+    The class refuses other arguments.
+    """
     lines = [(owner.__doc__ or "").rstrip(), "", "    Attributes", "    ----------"]
     for name, option in options_of(owner).items():
         values = ", ".join(map(repr, option.kind.words)) if option.kind.words else option.kind.name
         text = _SPELLED.sub(lambda found: f"``{found[1].replace('-', '_')}``", option.help)
         lines += [f"    {name} : {values}", f"        {text}"]
     owner.__doc__ = "\n".join([*lines, "    "])
-    return owner
+    return refusing_unknown(owner)
 
 
 def options_of(owner: type) -> dict[str, Option]:

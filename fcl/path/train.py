@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +19,11 @@ from fcl.drivers.cluster.connect import check_cluster
 from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
-from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.files.folder import CheckpointFolder
 from fcl.memory.meter import peak_memory
 from fcl.options import TRAINING, PathOptions, TrainOptions
-from fcl.options.choices import DRIVER, PENALTY, arguments_by_name
+from fcl.options.choices import DRIVER, PENALTY, Arguments
 from fcl.options.path import PATH_OPTIONS
 from fcl.parallel import one_blas_thread
 from fcl.path.cross import (
@@ -56,8 +54,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fcl")
 #: Options of training that a path sets itself, or does not have.
 _NOT_OF_PATHS = ("features", "checkpoint", "checkpoint_every", "patience", "C", "alpha")
-#: Arguments of :func:`fcl.train` that a path takes, too.
-_TRAINING = signature(train).parameters.keys() - {*_NOT_OF_PATHS, "old", "resume", "initial"}
 
 
 def train_path(
@@ -175,15 +171,25 @@ def train_path(
     (True, 'done')
     """
     arguments = dict(locals())
-    del arguments["training"]
     for name in ("C", "alpha"):
         if name in training:
             raise InputError(
                 f"{name}: a path finds its own values; set the largest C with C_max, or give alphas"
             )
-    arguments |= {name: value for name, value in training.items() if name in _TRAINING}
-    arguments["old"] = {name: value for name, value in training.items() if name not in _TRAINING}
-    return run_path(**arguments_by_name("train_path", arguments, TRAINING, DRIVER, PENALTY))
+    return run_path(**_ARGUMENTS.by_name(arguments))
+
+
+_TRAINING = {name: option for name, option in TRAINING.items() if name not in _NOT_OF_PATHS}
+_ARGUMENTS = Arguments(
+    train_path,
+    _TRAINING | PATH_OPTIONS,
+    DRIVER,
+    PENALTY,
+    offset=None,
+    covariates=None,
+    client=None,
+    warn=True,
+)
 
 
 def run_path(**given: Any) -> PathResult:
@@ -192,33 +198,31 @@ def run_path(**given: Any) -> PathResult:
     client : of a cluster.  warn : whether to warn about columns of uneven scales, and about points above
         the tolerance.
     """
-    get = given.get
-    data, client, warn = given["data"], get("client"), flag("warn", get("warn", True))
+    given = _ARGUMENTS.complete(given)
+    data, client, warn = given["data"], given["client"], flag("warn", given["warn"])
     options = PathOptions.checked(**{name: given[name] for name in PATH_OPTIONS if name in given})
     check_data_set("data", data)
-    data = data.with_added(get("offset"), get("covariates"))
-    training = {
-        name: given[name] for name in TRAINING if name in given and name not in _NOT_OF_PATHS
-    }
+    data = data.with_added(given["offset"], given["covariates"])
+    training = {name: given[name] for name in _TRAINING if name in given}
     training_options = TrainOptions.checked(training, alpha=1.0)
     _check_cluster(training_options, client)
     grid = Grid(options.points, options.C_max)
-    if get("alphas") is not None:
+    if given["alphas"] is not None:
         if options.C_max is not None:
             raise InputError("give either alphas or C_max, not both")
         values = check_alphas(given["alphas"])
         grid = Grid(len(values), None, values)
-    cv, groups, outer, folder = get("cv"), get("groups"), get("outer"), get("folder")
+    cv, groups, outer, folder = (given[name] for name in ("cv", "groups", "outer", "folder"))
     of_jobs = _of_jobs(training_options, client)
-    jobs = make_path_jobs(data, given["features"], get("valid"), of_jobs, cv, groups, warn)
+    jobs = make_path_jobs(data, given["features"], given["valid"], of_jobs, cv, groups, warn)
     if not jobs.validates and jobs.folds is None:
         options.check_unscored()
     nested = None if outer is None else outer_folds(jobs, outer, cv, groups)
     place = Folder(
-        None if folder is None else local_path(folder, "the points of a path"), get("trusted", ())
+        None if folder is None else local_path(folder, "the points of a path"), given["trusted"]
     )
     search = _validated if jobs.folds is None else _cross_validated
-    reporter = Reporter(get("progress"), get("should_stop"))
+    reporter = Reporter(given["progress"], given["should_stop"])
     dask, tls = training_options.dask, training_options.dask_tls
     with (
         # another job there would mix its points with these

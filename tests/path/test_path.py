@@ -92,11 +92,6 @@ def test_a_warning_names_points_above_the_tolerance() -> None:
         fcl.train_path(data, fcl.Kmers(2), points=4, max_passes=1, tol=1e-9, memory="1GiB")
 
 
-def test_an_unknown_option_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'tolerance'"):
-        fcl.train_path(split()[0], "kmers:d=2", tolerance=1e-3)
-
-
 def test_an_objective_of_0_has_a_path() -> None:
     codes, _ = rows(n=128)
     options = {"loss": "squared", "row_view": 64, "memory": "1GiB"}

@@ -34,7 +34,7 @@ from fcl.model.facts import hashing_facts, intercept_fact, proof_facts
 from fcl.model.model import Model, load_model
 from fcl.online import Learner
 from fcl.options import OnlineOptions, OnlineRunOptions
-from fcl.options.choices import PENALTY, ElasticNet, arguments_by_name
+from fcl.options.choices import PENALTY, Arguments, ElasticNet
 from fcl.options.online import LEARNING, METHOD, ONLINE_OPTIONS, RUNNING
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
@@ -252,16 +252,18 @@ def train_online(
     >>> [row.feature for row in result.model.describe(2)]
     ['x3', 'x0']
     """
-    return run_online(
-        **arguments_by_name("train_online", locals(), ONLINE_OPTIONS, METHOD, PENALTY)
-    )
+    return run_online(**_ARGUMENTS.by_name(locals()))
+
+
+_ARGUMENTS = Arguments(train_online, ONLINE_OPTIONS, METHOD, PENALTY)
 
 
 def run_online(**given: Any) -> OnlineResult:
     """Learn online; takes the arguments of :func:`train_online` as keywords."""
+    given = _ARGUMENTS.complete(given)
     job, state = _job(given)
-    data, save, certify = given["data"], given.get("save"), given.get("certify", True)
-    reporter = OnlineReporter(given.get("progress"), given.get("should_stop"))
+    data, save, certify = given["data"], given["save"], given["certify"]
+    reporter = OnlineReporter(given["progress"], given["should_stop"])
     since = time.monotonic()
     seconds: dict[str, float] = {}
     reporter.started(job)
@@ -325,16 +327,17 @@ def run_online(**given: Any) -> OnlineResult:
 
 def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
     """The memory plan of :func:`train_online` with the same arguments; reads no rows."""
-    return _job({**arguments, "data": data, "features": features})[0].plan
+    given = _ARGUMENTS.complete({**arguments, "data": data, "features": features})
+    return _job(given)[0].plan
 
 
 def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     """The job for the arguments of :func:`train_online`, and the state that it resumes."""
-    data, features, state = given["data"], given.get("features"), None
+    data, features, state = given["data"], given["features"], None
     options = OnlineOptions(1.0, **{name: given[name] for name in LEARNING if name in given})
     own = {name: given[name] for name in RUNNING if given.get(name) is not None}
     running = OnlineRunOptions(**own)
-    if given.get("resume") is not None:
+    if given["resume"] is not None:
         model, state = load_model(given["resume"]), read_state(given["resume"])
         _check_data(model, data, given["resume"])
         options, kept = kept_options(state)
@@ -343,8 +346,8 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
         features = model.family
     if features is None:
         raise InputError('features: expected a family such as "kmers:d=6", got none')
-    job = make_online_job(data, features, options, running, valid=given.get("valid"))
-    if given.get("initial") is not None:
+    job = make_online_job(data, features, options, running, valid=given["valid"])
+    if given["initial"] is not None:
         if state is not None:
             raise InputError("initial: a resumed run has weights already; leave initial out")
         job = replace(job, start=online_start(job, given["initial"]))
