@@ -258,5 +258,5 @@ KEPT = {
 MAY_CHANGE = ", ".join(
     "DATA" if option.name == "data" else option.spelled
     for option in KEPT.values()
-    if option.resume is Resume.FREE
+    if option.resume is Resume.FREE and not option.old
 )

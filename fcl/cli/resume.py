@@ -68,7 +68,8 @@ def resume_options(
             if command[name] is not None:
                 resumed[name] = command[name]
         elif option.resume is Resume.FIXED and not _same(name, options[name], command[name]):
-            before[given[name]], now[given[name]] = command[name], options[name]
+            where = f"{given[name]} ({name})" if option.old else given[name]  # part of a choice
+            before[where], now[where] = command[name], options[name]
     advice = f"A resumed job may change only {MAY_CHANGE}"
     require_same(f"--resume {folder}: the checkpoint", JobFacts(before), JobFacts(now), advice)
     other = "checkpoint" in given and not _same_path(options["checkpoint"], folder)

@@ -163,9 +163,9 @@ def check_class_count(n_classes: int, n_rows: int, memory: int, group: bool, nam
     needed = _CLASS_BYTES * n_classes * n_rows
     if n_classes > MOST_CLASSES and not group and needed > memory:
         raise BudgetError(
-            f"{name} holds {n_classes:,} classes: without --group (group=True), more than "
+            f"{name} holds {n_classes:,} classes: without --penalty group, more than "
             f"{MOST_CLASSES:,} classes need a budget of at least {_CLASS_BYTES} bytes for each row and "
             f"class, {format_bytes(needed)} for {counted(n_rows, 'row')}, got {format_bytes(memory)}; "
-            "raise --memory, use --group, or check that the target holds classes and not numbers",
+            "raise --memory, use --penalty group, or check that the target holds classes and not numbers",
             needed,
         )

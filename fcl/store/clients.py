@@ -314,7 +314,10 @@ def where_secrets_belong(scheme: str) -> str:
             "machine HOST login NAME password PASSWORD"
         )
     if scheme in SCHEMES_OF_DASK:
-        return "a Dask scheduler takes certificates, from files: --dask-tls CA,CERT,KEY"
+        return (
+            "a Dask scheduler takes certificates, from files: tls=[CA,CERT,KEY] of the driver dask, or "
+            "--dask-tls of fcl predict"
+        )
     if scheme in ("gs",):
         return "give them in the environment, by GOOGLE_APPLICATION_CREDENTIALS"
     if scheme in ("az", "adl", "azure", "abfs", "abfss"):

@@ -87,7 +87,8 @@ def test_arrays_and_options(data: Path, tmp_path: Path, run: Run) -> None:
     values = tmp_path / "c.json"
     result = ok(run(
         "certify", tmp_path / "w.npy", data, "--x", "numbers", "--weights", "s", "--intercept", 0.2,
-        "--alpha", 0.01, "--loss", "squared_hinge", "--l1-ratio", 0.5, "--class-weight", "balanced",
+        "--alpha", 0.01, "--loss", "squared_hinge", "--penalty", "elastic",
+        "--class-weight", "balanced",
         "--radius", 2, "--memory", "1GiB", "--json", values,
     ))  # fmt: skip
     assert "only --C best does it" in result.stdout

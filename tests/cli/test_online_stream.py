@@ -188,10 +188,10 @@ def test_a_signal_before_the_first_row_writes_nothing(tmp_path: Path) -> None:
 
 METHODS = (
     ("--method", "ftrl"),
-    ("--method", "truncated-gradient", "--period", 7, "--table", "float32", "--decay", 0.5),
-    ("--method", "truncated-gradient", "--step", "adagrad", "--class-weight", "1=3"),
-    ("--method", "ball", "--radius", 2),
-    ("--method", "ball", "--radius", 2, "--step", "explicit", "--batch", 10),
+    ("--method", "truncated-gradient:period=7,decay=0.5", "--table", "float32"),
+    ("--method", "truncated-gradient:step=adagrad", "--class-weight", "1=3"),
+    ("--method", "ball:radius=2"),
+    ("--method", "ball:radius=2,step=explicit,batch=10"),
     ("--method", "ogd", "--table", "q2.13", "--seed", 5),
     ("--method", "ftrl", "--hash-bits", 4),
 )

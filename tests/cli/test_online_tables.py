@@ -41,10 +41,10 @@ def test_command(run: Callable[..., Result], folder: Path) -> None:
     result = run(*given, folder / "n.fcl", "--table", "q0.15", "--rate", 4)
     assert "weights at +-0.999969, the ends of the range: --table q1.14 has room" in result.output
     given = (*given, folder / "v.fcl", "--overwrite")
-    result = ok(run(*given, "--table", "q1.6", "--gamma", 0.5, "--max-weight", 1.25))
+    result = ok(run(*given, "--table", "q1.6", "--method", "ogd:gamma=0.5,max_weight=1.25"))
     assert "table        q1.6, in steps of 2^-6;" in result.output and "at +-1.25" in result.output
     assert " bits a weight in a table of variable width, 8 in this one\n" in result.output
-    assert run(*given, "--table", "float32", "--rates", "global").exit_code == 0
+    assert run(*given, "--table", "float32", "--method", "ogd:rates=global").exit_code == 0
     given = given[:-2]
     result = run(*given, folder / "f.fcl", "--table", "float32")
     assert result.exit_code == 0 and "\ntable " not in result.output

@@ -253,21 +253,22 @@ CLASSES = [
     ("weights of names", classes, "train named --features columns --C 0.1 --driver inline "
      "--y u,v --class-weight balanced --out m.fcl",
      "class_weight: expected none with several columns"),
-    ("group of one", classes, "--y two --group", "group: expected several outputs"),
+    ("group of one", classes, "--y two --penalty group", "group: expected several outputs"),
     ("hinge", classes, "--y two --loss hinge", "choose squared_hinge, or learn with fcl online"),
     ("folds of two", classes, "train data --features columns --y pair --loss squared --path 3 "
      "--cv 3 --out m.fcl", "cv: expected a single column of targets, got 2"),
     ("many classes", classes, "train many --features columns --C 0.1 --driver inline --memory 1GiB "
-     "--out m.fcl", r"10,001 classes: without --group \(group=True\), more than 10,000 classes need a "
+     "--out m.fcl", r"10,001 classes: without --penalty group, more than 10,000 classes need a "
      r"budget of at least 24 bytes for each row and class, 4\.47 GiB for 20,002 rows"),
     ("many classes in groups", classes, "train many --features columns --C 0.1 --driver inline "
-     "--memory 1GiB --group --out m.fcl", "a budget of 1 GiB is too small; this job needs at least"),
+     "--memory 1GiB --penalty group --out m.fcl",
+     "a budget of 1 GiB is too small; this job needs at least"),
     ("offset of one", softmax, "--offset off",
      r"each row and output, shape \(60, 3\), got shape \(60,\)"),
     ("offset of two", softmax, "--offset pair", r"shape \(60, 3\), got shape \(60, 2\)"),
     ("one class", softmax, "--y one", "expected at least two classes"),
     ("unknown label", softmax, "--class-weight a=1,z=2", "there is no label 'z'"),
-    ("l1-ratio", softmax, "--l1-ratio 0", "train a ridge model with fcl stagewise"),
+    ("l1-ratio", softmax, "--penalty elastic:l1_ratio=0", "train a ridge model with fcl stagewise"),
     ("class of one row", stagewise, "--y single", "at least two rows of each class"),
     ("unknown class", stagewise, "--valid valid", "the labels of the model, .* got 'z' in row 3"),
     ("absent class", stagewise, "--valid absent", "got no row of 'c'"),
@@ -326,7 +327,7 @@ PATHS = [
     ("no path", path, "--C 1 --cv 3", "--cv needs --path N"),
     ("patience", path, "--C 1 --patience 2", "patience: expected held-out rows beside 2, got none"),
     ("C", path, "--path 5 --C 1", "--C does not go with --path: a path finds its own values"),
-    ("writers", path, "--path 5 --writers 2", "the driver inline has no writers"),
+    ("writers", path, "--path 5 --driver inline:writers=2", "got 'writers=2'"),
     ("outer", path, "--path 5 --outer 3", "--outer needs --cv"),
     ("refit-alpha", path, "--path 5 --refit-alpha 0.1", "--refit-alpha needs --refit"),
     ("outer half", path, "--path 5 --cv 3 --outer half", "--outer: expected a number of folds, groups"),
@@ -354,17 +355,16 @@ PATHS = [
 
 ONLINE = [
     ("q1.1", online, "--table q1.1", r"expected qN\.M with N \+ M from 3 to 31 bits"),
-    ("gamma of float32", online, "--table float32 --gamma 1",
+    ("gamma of float32", online, "--table float32 --method ogd:gamma=1",
      r"gamma: expected weights qN\.M, whose rounding it sets"),
-    ("max-weight off the grid", online, "--table q2.5 --max-weight 0.3",
+    ("max-weight off the grid", online, "--table q2.5 --method ogd:max_weight=0.3",
      r"expected a multiple of 0\.03125 up to 3\.96875"),
-    ("max-weight too large", online, "--table q2.5 --max-weight 4",
+    ("max-weight too large", online, "--table q2.5 --method ogd:max_weight=4",
      r"got 4\.0; choose 3\.96875, or more bits"),
-    ("rates of ftrl", online, "--method ftrl --rates global", "rates: method ftrl has no such"),
+    ("rates of ftrl", online, "--method ftrl:rates=global", "got 'rates=global'"),
     ("int16", online, "--table int16",
      "'--table': expected one of float64, float32, q, qN.M, got 'int16'"),
-    ("gamma of ftrl", online, "--table q2.13 --method ftrl --gamma 1", "gamma: method ftrl has no such"),
-    ("adagrad", online, "--table q2.13 --method truncated-gradient --step adagrad",
+    ("adagrad", online, "--table q2.13 --method truncated-gradient:step=adagrad",
      "with steps implicit or explicit and truncation soft or round, got step adagrad"),
     ("weights", online, "--weights q2.13", r"give --method ogd --table q2\.13"),
     ("memory", online, "--table q2.13 --memory 64MiB", "memory: a budget of 64 MiB is too small"),

@@ -34,7 +34,8 @@ def test_nothing_but_the_folder(
     folder = start(
         "--loss", "squared_hinge", "--no-intercept", "--weights", "s", "--memory", "1GiB",
         "--valid", data, "--tol", 1e-5, "--max-time", "2h", "--max-passes", 9, "--seed", 4,
-        "--block-rows", 256, "--scratch", out.parent, "--writers", 3, "--checkpoint-every", "1m",
+        "--block-rows", 256, "--scratch", out.parent, "--checkpoint-every", "1m",
+        "--driver", "processes:writers=3",
         "--log-json", out.parent / "log", "--quiet", "--row-view", 5000,
     )  # fmt: skip
     assert folder == Path(f"{out}.checkpoint")
@@ -90,7 +91,9 @@ def test_from_another_folder(
 def test_precedence(
     start: Callable[..., Path], tmp_path: Path, out: Path, driver: Any, run: Run
 ) -> None:
-    folder = start("--tol", 1e-2, "--max-passes", 5, "--memory", "1GiB", "--writers", 2)
+    folder = start(
+        "--tol", 1e-2, "--max-passes", 5, "--memory", "1GiB", "--driver", "processes:writers=2"
+    )
     config = tmp_path / "run.toml"
     config.write_text("tol = 1e-4\nmax-passes = 7\nC = 0.1\n")
     new = tmp_path / "new2.fcl"
@@ -109,7 +112,7 @@ def test_a_default_on_the_command_line_counts(
 ) -> None:
     folder = start("--tol", 1e-2, "--driver", "inline", "--checkpoint-every", "1h")
     ok(run(
-        "train", "--resume", folder, "--tol", "1e-3", "--driver", "processes", "--writers", 2,
+        "train", "--resume", folder, "--tol", "1e-3", "--driver", "processes:writers=2",
         "--checkpoint-every", "5m", "--overwrite",
     ))  # fmt: skip
     call = driver.calls[-1]

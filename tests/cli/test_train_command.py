@@ -84,7 +84,7 @@ def test_options_of_the_penalty(job: Job, driver: Any, run: Run) -> None:
         ("0=1,1=20", {"0": 1.0, "1": 20.0}),
         ("a=b=0.5", {"a=b": 0.5}),
     ):
-        ok(run(*job, "--overwrite", "--l1-ratio", 0.5, "--class-weight", text))
+        ok(run(*job, "--overwrite", "--penalty", "elastic", "--class-weight", text))
         call = driver.calls[-1]
         assert call["l1_ratio"] == 0.5 and call["class_weight"] == weights
         assert call["command"]["l1_ratio"] == 0.5 and call["command"]["class_weight"] == weights
@@ -104,8 +104,8 @@ def test_validation_rows_without_weights_count_equally(
 
 def test_options_of_the_driver(job: Job, tmp_path: Path, driver: Any, run: Run) -> None:
     result = ok(run(
-        *job, "--writers", 3, "--checkpoint", tmp_path / "c", "--checkpoint-every", "90s",
-        "--no-share-cores", "--shared-files", tmp_path,
+        *job, "--checkpoint", tmp_path / "c", "--checkpoint-every", "90s",
+        "--driver", f"processes:writers=3,share_cores=false,shared_files={tmp_path}",
     ))  # fmt: skip
     call = driver.calls[-1]
     assert call["writers"] == 3 and call["share_cores"] is False

@@ -61,7 +61,7 @@ def test_many_classes_need_a_budget_or_groups():
         (10_000, 10**9, 1, False), (10_001, 100, least, False), (10_001, 100, 1, True)
     ):  # fmt: skip
         check_class_count(count, rows, memory, group, "y")
-    message = r"10,001 classes: without --group .* 22\.9 MiB"
+    message = r"10,001 classes: without --penalty group, .* 22\.9 MiB"
     with pytest.raises(BudgetError, match=message) as caught:
         check_class_count(10_001, 100, least - 1, False, "y")
     assert caught.value.smallest == least

@@ -150,7 +150,8 @@ def test_anndata_through_the_commands(suffix: str, tmp_path: Path) -> None:
     else:
         with h5py.File(path, "w") as file:
             _write(file, X.astype(np.float32), y)
-    arguments = ["--features", "columns", "--C", C, "--tol", 1e-7, "--out", "m.fcl", "--writers", 2]
+    arguments = ["--features", "columns", "--C", C, "--tol", 1e-7, "--out", "m.fcl"]
+    arguments += ["--driver", "processes:writers=2"]
     _command("train", tmp_path, path, "--x", "X", "--y", "obs/label", *arguments)
     _command("predict", tmp_path, "m.fcl", path, "--x", "X", "--out", "scores.npy")
     model = fcl.load_model(tmp_path / "m.fcl")

@@ -107,7 +107,10 @@ def test_sequences(place: Path) -> None:
     np.save(place / "data" / "X.npy", codes)
     np.save(place / "data" / "y.npy", labels)
     features = "--features spaced_pairs:SpacedPairs:k=1,gap=3"
-    command(f"fcl-train data {features} --C 0.5 --out m.fcl --tol 1e-4 --writers 1", place)
+    command(
+        f"fcl-train data {features} --C 0.5 --out m.fcl --tol 1e-4 --driver processes:writers=1",
+        place,
+    )
     assert re.search(
         r"[ACGT] at \d, [ACGT] at \d", command("fcl-inspect m.fcl --import spaced_pairs", place)
     )
@@ -156,7 +159,11 @@ def test_an_installed_family_has_a_name_of_its_own(place: Path, tmp_path: Path) 
     (site / "steps" / "family.py").write_text(code)
     path = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(site)])}
     (place / "thresholds.py").unlink()
-    command("fcl-train data --features steps:n=8 --C 0.1 --out m.fcl --writers 1", place, **path)
+    command(
+        "fcl-train data --features steps:n=8 --C 0.1 --out m.fcl --driver processes:writers=1",
+        place,
+        **path,
+    )
     command("fcl-train --resume m.fcl.checkpoint --tol 1e-6", place, **path)
     said = command("fcl-inspect m.fcl", place, **path)
     assert "steps" in said and "x0 > " in said

@@ -369,21 +369,19 @@ TRAIN = [
 ]  # fmt: skip
 
 LEARN = "--features columns --C 0.05"
-BALL = f"{LEARN} --method ball --radius 2"
+BALL = f"{LEARN} --method ball:radius=2"
 COMMAND = of(ball_command, [
     ("no radius", f"{LEARN} --method ball", "radius: method ball needs the largest L1 norm"),
-    *((f"radius {value}", f"{LEARN} --method ball --radius {value}", f"'--radius': {FINITE} {value}")
+    *((f"radius {value}", f"{LEARN} --method ball:radius={value}", f"radius: {FINITE} {value}")
       for value in ("0", "-1", "inf", "nan")),
-    ("radius of ftrl", f"{LEARN} --radius 1",
-     "radius: method ftrl has no such option; leave it out, or choose method ball"),
-    ("theta of ftrl", f"{LEARN} --theta 3", "theta: method ftrl has no such"),
-    ("decay of ftrl", f"{LEARN} --decay 0.5", "decay: method ftrl has no such"),
-    ("step of ogd", f"{LEARN} --method ogd --step explicit",
-     "choose method truncated-gradient or ball"),
-    ("adagrad", f"{BALL} --step adagrad", "step adagrad: method ball has implicit"),
+    ("radius of ftrl", f"{LEARN} --method ftrl:radius=1", "expected no options, got 'radius=1'"),
+    ("theta of ftrl", f"{LEARN} --method ftrl:theta=3", "expected no options, got 'theta=3'"),
+    ("decay of ftrl", f"{LEARN} --method ftrl:decay=0.5", "expected no options, got 'decay=0.5'"),
+    ("step of ogd", f"{LEARN} --method ogd:step=explicit", "got 'step=explicit'"),
+    ("adagrad", f"{BALL},step=adagrad", "step adagrad: method ball has implicit"),
     ("table", f"{BALL} --table float32", "method ball keeps its weights as float64"),
-    ("l1-ratio", f"{BALL} --l1-ratio 0.5", "l1_ratio: method ball has no such"),
-    ("no C", "--features columns --method ball --radius 2", "give --alpha or --C"),
+    ("l1-ratio", f"{BALL} --penalty elastic:l1_ratio=0.5", "l1_ratio: method ball has no such"),
+    ("no C", "--features columns --method ball:radius=2", "give --alpha or --C"),
 ])  # fmt: skip
 
 PROJECT = of(call, [

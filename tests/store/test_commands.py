@@ -132,7 +132,14 @@ def test_a_process_of_its_own(
     """The driver with writers, as users start it, with the endpoint in the environment."""
     data = upload(folder, "train.zarr")
     line = [sys.executable, "-m", "fcl", "train", data, "--features", "kmers:d=2", "--C", "0.05"]
-    line += ["--memory", "1GiB", "--writers", "2", "--out", f"s3://{server.bucket}/m.fcl"]
+    line += [
+        "--memory",
+        "1GiB",
+        "--driver",
+        "processes:writers=2",
+        "--out",
+        f"s3://{server.bucket}/m.fcl",
+    ]
     found = os.environ | {"AWS_ENDPOINT_URL": server.endpoint}
     done = subprocess.run(line, cwd=tmp_path, env=found, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -66,11 +66,12 @@ def train_command(
     """
     folder = data / part
     options = ["--x", x, "--y", "y", "--features", features or f"kmers:d={d}", "--C", str(C)]
-    options += ["--memory", memory, "--driver", driver, "--row-view", str(row_view)]
+    own = [f"writers={writers}"] if writers else []
+    own += ["share_cores=false"] if no_share_cores else []
+    options += ["--driver", f"{driver}:{','.join(own)}" if own else driver]
+    options += ["--memory", memory, "--row-view", str(row_view)]
     options += ["--tol", str(tol), "--max-time", max_time, "--no-checkpoint"]
-    options += ["--writers", str(writers)] if writers else []
     options += ["--valid", str(data / valid)] if valid else []
-    options += ["--no-share-cores"] if no_share_cores else []
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log.jsonl"
         since = time.time()

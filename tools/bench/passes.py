@@ -87,7 +87,7 @@ def stream(
     job = make_job(rows.open(), features, TrainOptions.checked(C=C, memory="8GiB"))
     step = max(1, n // fit_rows)
     some = fcl.open_data(rows.x[::step].copy(), y=rows.y[::step].copy())
-    model: Any = fcl.train(some, features, C=C * step, max_passes=6, tol=1e-2, warn=False).model
+    model: Any = fcl.train(some, features, C=C * step, max_passes=6, tol=1e-2).model
     weights = model.weights
     if job.family.rounds_weights(n):  # as the trainer does, also if it had fewer rows
         weights = rounded_to(weights, useful_step(weights))

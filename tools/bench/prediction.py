@@ -25,7 +25,7 @@ def predict(
     import fcl
 
     few = fcl.open_data(rows.x[::fit_every].copy(), y=rows.y[::fit_every].copy())
-    model: Any = fcl.train(few, rows.features, C=C, tol=1e-3, warn=False).model
+    model: Any = fcl.train(few, rows.features, C=C, tol=1e-3).model
     with tempfile.TemporaryDirectory(prefix="fcl-bench-") as folder:
         place = Path(folder)
         if way != "memory":

@@ -94,11 +94,17 @@ def solve_with_fcl(
     own = method == "fcl"
     data = fcl.open_data(rows.x if own else rows.X, y=y)
     features = rows.features if own else "columns"
-    given: dict[str, Any] = {"group": group} if loss == "softmax" else {}
     begun = time.perf_counter()
     with clock:
         result: Any = fcl.train(
-            data, features, C=C, tol=tol, loss=loss, memory="8GiB", progress=note, **given
+            data,
+            features,
+            C=C,
+            tol=tol,
+            loss=loss,
+            memory="8GiB",
+            progress=note,
+            penalty="group" if group else "l1",
         )
     found |= {"gap": result.certificate.gap, "reported": reported, "reason": result.reason}
     found["bound"] = result.certificate.bound
@@ -121,7 +127,7 @@ def train(
     if not rows.is_few:
         warmup({"sequences" if rows.x.dtype == np.uint8 else "numbers"})
     loss = loss_of(rows.y)
-    given: dict[str, Any] = {"group": group} if group else {}
+    given: dict[str, Any] = {"penalty": "group"} if group else {}
     given |= {"driver": driver} if driver else {}
     given |= {"threads": threads} if threads else {}
     y = rows.y.astype(str) if loss == "softmax" else rows.y

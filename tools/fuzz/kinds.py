@@ -166,7 +166,7 @@ def processes(case: Case) -> Trial:
     if "driver" in line.parameters and case.chance(0.5):
         line.values["driver"] = "processes"
         if case.chance(0.5):
-            line.values["writers"] = case.rng.choice(("1", "2", "3"))
+            line.values["driver"] = f"processes:writers={case.rng.choice((1, 2, 3))}"
     more = case.rng.choice((0, 0, 1))
     for _ in range(more):
         case.rng.choice((line.add, line.spoil))()
@@ -220,7 +220,7 @@ def arrays(case: Case) -> Trial:
         )
         case.note(f"C={options['C']!r}")
     if case.chance(0.2):
-        name = case.rng.choice(("tol", "l1_ratio", "memory", "max_passes", "seed", "block_rows"))
+        name = case.rng.choice(("tol", "penalty", "memory", "max_passes", "seed", "block_rows"))
         options[name] = case.rng.choice(
             (0, 1, -1, 0.5, 1e-12, 2**70, np.nan, "x", None, 64, 1e-300)
         )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import fcl
+from fcl.drivers.train import run_training
 from fcl.objective import find_loss
 from tests.judge import Problem
 from tools.fuzz.case import Case
@@ -97,10 +98,10 @@ def solve(problem: RandomProblem, seconds: float) -> tuple[Any, float]:
         limits |= {"driver": "processes", "writers": 2}
     else:
         limits |= {"driver": "dask", "dask": "local:2"}
+    limits |= {"memory": "1GiB", "warn": False}
     with tempfile.TemporaryDirectory() as folder:
         data = problem.stored(folder) if driver == "dask" else problem.data()
-        options = problem.options | limits
-        result = fcl.train(data, problem.features, **options, memory="1GiB", warn=False)
+        result = run_training(data=data, features=problem.features, **problem.options, **limits)
     return result, clock() - begun
 
 

@@ -143,7 +143,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "g.zarr": ("convert g.bed OUT.zarr --like {}", "predict g.fcl {} --out OUT.npy"),
     "classes": (
         "train {} --features columns --C 1 --loss softmax --driver inline --out OUT.fcl",
-        "train {} --features columns --C 1 --loss softmax --group --driver inline --out OUT.fcl",
+        "train {} --features columns --C 1 --loss softmax --penalty group --driver inline --out OUT.fcl",
         "predict soft.fcl {} --out OUT.tsv",
         "report soft.fcl --data {} --out OUT.html",
     ),

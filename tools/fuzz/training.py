@@ -140,11 +140,11 @@ class Sites:
             self.open(family),
             self.features(family),
             C=self.size.C,
-            l1_ratio=l1_ratio,
+            penalty=f"elastic:l1_ratio={l1_ratio}",
             block_rows=self.size.block_rows,
             memory="1GiB",
             tol=min(1e-8, 1e-3 * self.size.tol),
-            valid_fraction=0.2 if valid else None,
+            valid=0.2 if valid else None,
         ).certificate
         return certificate.objective, certificate.bound
 
@@ -160,8 +160,7 @@ class Sites:
                     C=self.size.C,
                     block_rows=self.size.block_rows,
                     memory=f"{mib}MiB",
-                    driver="processes",
-                    writers=writers,
+                    driver=f"processes:writers={writers}",
                 )
             except BudgetError:
                 return False
@@ -227,13 +226,14 @@ class Training(Run):
         memory = 1024
         if setting.small:
             memory = self.sites.least_memory(setting.writers) + size.spare
-        more = ["--driver", setting.driver, "--l1-ratio", str(setting.l1_ratio)]
-        if setting.driver == "processes":
-            more += ["--writers", str(setting.writers)]
+        driver = setting.driver
+        if driver == "processes":
+            driver += f":writers={setting.writers}"
+        if setting.shared_files:
+            driver += f",shared_files={self.folder / 'scratch'}"
+        more = ["--driver", driver, "--penalty", f"elastic:l1_ratio={setting.l1_ratio}"]
         if setting.valid:
             more += ["--valid-fraction", "0.2"]
-        if setting.shared_files:
-            more += ["--shared-files", os.fspath(self.folder / "scratch")]
         return [
             "train", os.fspath(self.data), "--x", FAMILIES[setting.family][0], *features, *more,
             "--C", str(size.C), "--tol", str(size.tol), "--block-rows", str(size.block_rows),

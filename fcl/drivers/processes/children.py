@@ -109,7 +109,7 @@ class Child:
             if isinstance(error, OSError):
                 raise FclError(
                     f"{role} {number}: expected to start a process, got: {reason(error)}; "
-                    "lower --writers, or raise the limit of processes (ulimit -u, cgroup)"
+                    "start fewer writers, or raise the limit of processes (ulimit -u, cgroup)"
                 ) from error
             raise
         finally:
@@ -181,7 +181,7 @@ class Child:
         """Advice that may prevent this kind of end, or an empty text."""
         if self.status != -signal.SIGKILL or self._killed or self._out_of_memory() is False:
             return ""
-        return "lower --memory or --writers" + (
+        return "lower --memory or the number of writers" + (
             "" if self._out_of_memory() else " if memory ran out"
         )
 

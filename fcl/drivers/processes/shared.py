@@ -168,7 +168,7 @@ class Segment:
         return at, end - at
 
     def _no_room(self, size: int, got: str, code: int | None = None) -> BudgetError:
-        cure = "; lower --memory or --writers"
+        cure = "; lower --memory or the number of writers"
         if not self.in_memory:
             cure += ", free some disk space, or name another folder with --scratch"
         if code == errno.EFBIG:  # a limit of the process, independent of the free space

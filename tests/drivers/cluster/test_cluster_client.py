@@ -70,7 +70,15 @@ def test_command(folder: Path, tmp_path: Path) -> None:
         place = tmp_path / "scheduler.json"
         place.write_text(json.dumps({"address": own.scheduler_address}))
         line = f"{folder} --features kmers:d=3 --C 0.5 --tol 1e-2 --block-rows 64 --quiet"
-        given = [*line.split(), "--dask", str(place), "--out", str(out), "--log-json", str(log)]
+        given = [
+            *line.split(),
+            "--driver",
+            f"dask:address={place}",
+            "--out",
+            str(out),
+            "--log-json",
+            str(log),
+        ]
         answer = CliRunner().invoke(command, given)
         assert answer.exit_code == 0, answer.output
     events = [json.loads(text) for text in log.read_text().splitlines()]
@@ -88,15 +96,15 @@ def test_command(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("driver", "message"),
     [
-        (["--driver", "inline"], "the driver inline has no address of a cluster"),
-        (["--writers", "2"], "the driver dask has no writers"),
+        ("inline:address=local:1", "expected no options, got 'address=local:1'"),
+        ("dask:writers=2", "expected address=VALUE, tls=VALUE"),
     ],
 )
-def test_commands_that_are_refused(more: list[str], message: str, folder: Path) -> None:
-    line = f"{folder} --features kmers:d=3 --C 0.5 --dask local:1 --out m.fcl"
-    answer = CliRunner().invoke(command, [*line.split(), *more])
+def test_commands_that_are_refused(driver: str, message: str, folder: Path) -> None:
+    line = f"{folder} --features kmers:d=3 --C 0.5 --driver {driver} --out m.fcl"
+    answer = CliRunner().invoke(command, line.split())
     assert answer.exit_code == 2 and message in answer.output.replace("\n", " ")
 
 

@@ -192,7 +192,8 @@ def test_no_workers(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     out = str(tmp_path / "model")
     with own_cluster(0) as empty:
         where = empty.scheduler_address
-        line = [str(folder), "--features", "kmers:d=2", "--C", "1", "--out", out, "--dask", where]
+        line = [str(folder), "--features", "kmers:d=2", "--C", "1", "--out", out]
+        line += ["--driver", f"dask:address={where}"]
         answer = CliRunner().invoke(fcl_train, line)
     assert answer.exit_code == 5
     assert "the scheduler has no workers; start some" in answer.output.replace("\n", " ")

@@ -307,10 +307,10 @@ def test_threads_of_one_worker(rows: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_command(rows: Path, client: Any, tmp_path: Path) -> None:
-    """``--dask`` with ``--path`` writes the same models, and says which jobs are done."""
+    """The driver dask with ``--path`` writes the same models, and says which jobs are done."""
     options = [str(rows), "--features", "kmers:d=2", "--path", "3", "--cv", "2", "--memory", "1GiB"]
     found = []
-    for number, more in enumerate(([], ["--dask", client.scheduler.address])):
+    for number, more in enumerate(([], ["--driver", f"dask:address={client.scheduler.address}"])):
         out = tmp_path / f"{number}.fcl"
         result = CliRunner().invoke(command, [*options, "--out", str(out), *more])
         assert result.exit_code == 0, result.output
@@ -318,6 +318,3 @@ def test_command(rows: Path, client: Any, tmp_path: Path) -> None:
     assert found[0][1].weights.tobytes() == found[1][1].weights.tobytes()
     assert "jobs done" not in found[0][0]
     assert re.search(r"(\d+) of \1 jobs done; running: 0 jobs", found[1][0])
-    wrong = [*options, "--out", str(tmp_path / "x.fcl"), "--dask", "local:1"]
-    result = CliRunner().invoke(command, [*wrong, "--driver", "processes"])
-    assert "--dask" in result.output and result.exit_code == 2

@@ -196,9 +196,19 @@ def test_a_role_may_be_missing_or_done(spawn: Spawn) -> None:
 @pytest.mark.parametrize(
     ("signum", "counted", "cause", "cure"),
     [
-        (signal.SIGKILL, 5, "(SIGKILL), as the kernel counted", "lower --memory or --writers"),
+        (
+            signal.SIGKILL,
+            5,
+            "(SIGKILL), as the kernel counted",
+            "lower --memory or the number of writers",
+        ),
         (signal.SIGKILL, 4, "(SIGKILL), from outside: the kernel counted no", ""),
-        (signal.SIGKILL, None, "(SIGKILL), possibly by the kernel", "lower --memory or --writers"),
+        (
+            signal.SIGKILL,
+            None,
+            "(SIGKILL), possibly by the kernel",
+            "lower --memory or the number of writers",
+        ),
         (signal.SIGSEGV, 5, "was killed by signal 11 (SIGSEGV)", ""),
         (None, None, "was killed by signal 9 (SIGKILL) by fcl", ""),
     ],

@@ -148,8 +148,8 @@ def watched(
     folder: Path, data: Path, budget: int, options: list[str]
 ) -> tuple[Watch, dict[str, Any]]:
     """Train within a budget in MiB; returns the watch, and the plan at the start."""
-    command = ["train", str(data), "--memory", f"{budget}MiB", "--writers", "2", *options]
-    command += ["--no-checkpoint", "--out", str(folder / f"{budget}.fcl")]
+    command = ["train", str(data), "--memory", f"{budget}MiB", "--no-checkpoint", *options]
+    command += ["--driver", "processes:writers=2", "--out", str(folder / f"{budget}.fcl")]
     log = folder / f"{budget}.jsonl"
     job = subprocess.Popen(
         [sys.executable, "-m", "fcl", *command, "--quiet", "--log-json", str(log)],
