@@ -56,13 +56,6 @@ def test_validation(data: Path, tmp_path: Path, run: Run) -> None:
     assert "MSE" in result.stdout and "MSE" in result.stderr and model.labels is None
 
 
-def test_early_stop(job: Job, tmp_path: Path, run: Run) -> None:
-    result = ok(run(*job, "--max-passes", 1, "--tol", 1e-9))
-    warnings = [line for line in result.stderr.splitlines() if "warning" in line]
-    assert len(warnings) == 1 and "--max-passes" in warnings[0] and "1e-09" in warnings[0]
-    assert load_model(tmp_path / "o.fcl").certificate.gap > 1e-9
-
-
 def test_plan_writes_nothing(job: Job, tmp_path: Path, run: Run) -> None:
     before = sorted(tmp_path.rglob("*"))
     result = ok(run(*job, "--plan", "--memory", "1GiB", "--scratch", tmp_path))

@@ -262,17 +262,6 @@ def test_how_an_interrupted_path_continues(
     assert wrong.exit_code == 2 and "holds no points of a path" in wrong.output
 
 
-def test_a_wider_grid_continues(valid: Path, tmp_path: Path, run: Run) -> None:
-    out = tmp_path / "m.fcl"
-    command = ("train", valid, *FEATURES, "--path", 3, "--cv", 2, "--out", out)
-    ok(run(*command, "--C-max", 0.04))
-    narrow = run(*command, "--C-max", 0.2)
-    assert narrow.exit_code == 2 and "m.fcl" in narrow.output  # the model is there
-    again = ok(run(*command, "--C-max", 0.2, "--resume", f"{out}.path"))
-    assert "point 2 of" not in again.stderr and "point 4 of" in again.stderr
-    assert fcl.load_model(tmp_path / "m.fcl.path/point-04.fcl").C > 0.04
-
-
 def test_a_resumed_path_says_which_rows_it_counts(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,21 +190,6 @@ def test_early_stop_warns(
     assert ("--tol" if reason == "stalled" else f"--{reason}") in result.stderr
 
 
-def test_plan(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
-    before = sorted(tmp_path.rglob("*"))
-    result = ok(
-        run("train", data, "--features", "kmers:d=3", "--C", 1, "--plan", "--memory", "1GiB")
-    )
-    rows = [line.split() for line in result.stdout.splitlines()]
-    assert rows == [
-        ["column", "cache", "1", "MiB", "1,048,576"],
-        ["interpreter", "2", "MiB", "2,097,152"],
-        ["total", "3", "MiB", "3,145,728"],
-        ["budget", "1", "GiB", "1,073,741,824"],
-    ]
-    assert sorted(tmp_path.rglob("*")) == before
-
-
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [

@@ -20,7 +20,6 @@ from waves import Problem
 import fcl
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
-from tests import by_name
 
 #: The estimators have no option for the size of blocks, on which sums depend.
 COMMON = {"tol": 1e-2, "block_rows": 65_536}
@@ -132,50 +131,6 @@ def numbers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     score = X[:, 0] - X[:, 1] + 0.5
     y = np.where(score + random.logistic(size=400) > 0.0, "yes", "no")
     return X, y, random.choice([0.0, 1.0, 2.0], 400)
-
-
-ONLINE: dict[str, dict[str, Any]] = {
-    "ftrl": {"method": "ftrl", "class_weight": {"no": 1.0, "yes": 3.0}},
-    "truncated-gradient": {"method": "truncated-gradient", "intercept": False},
-    "ogd": {"method": "ogd", "loss": "squared_hinge"},
-    "table": {"method": "ogd", "weights": "q2.13", "rate": 0.05},
-    "ball": {"method": "ball", "radius": 2.0},
-    "batches": {"method": "ball", "radius": 2.0, "step": "explicit", "batch": 10},
-    "hashed": {"method": "ftrl", "hash_bits": 4},
-}
-
-
-@pytest.mark.parametrize("case", ONLINE)
-def test_online_learning(case: str, tmp_path: Path) -> None:
-    X, y, s = numbers()
-    given = {"alpha": 1e-3, "passes": 2, **ONLINE[case]}
-    data = fcl.open_data(X, y=y, weights=s)
-    model = by_name.train_online(data, "columns", **given, seed=3, certify=False).model
-
-    path, out, scores = tmp_path / "d.h5", tmp_path / "m.fcl", tmp_path / "s.npy"
-    store(path, X=X, y=y.astype("S"), s=s)
-    words = {
-        name: value for name, value in given.items() if name not in ("weights", "class_weight")
-    }
-    more = ["--table", given["weights"]] if "weights" in given else []
-    more += ["--class-weight", "no=1,yes=3"] if "class_weight" in given else []
-    options = [*words_of(words), *more, "--seed", 3, "--no-certify", "--weights", "s"]
-    command("online", path, "--features", "columns", *options, "--out", out)
-    found = fcl.load_model(out)
-    command("predict", out, path, "--out", scores)
-    np.testing.assert_array_equal(np.load(scores), model.margins(X))
-
-    parameters = {PARAMETERS.get(name, name): value for name, value in given.items()}
-    estimator = fcl.FCLOnlineClassifier(**parameters, random_state=3).fit(X, y, s)
-    # alpha counts weights before class weights, in sums of another order
-    rtol = 1e-12 if "class_weight" in given else 0.0
-    margins = estimator.decision_function(X)
-    np.testing.assert_allclose(margins, model.margins(X), rtol, 10 * rtol)
-    for other in (found, estimator.models_[0]):
-        np.testing.assert_allclose(other.weights, model.weights, rtol, 10 * rtol)
-        np.testing.assert_allclose(other.intercept, model.intercept, rtol)
-        np.testing.assert_allclose(other.C, model.C, rtol)
-        assert other.labels == model.labels and other.n_rows == model.n_rows
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])

@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from judge import ALL_LOSSES
 from sklearn.metrics import average_precision_score, mean_squared_error
-from sklearn.model_selection import PredefinedSplit
 
 import fcl
-from fcl.cli.train import command
 from fcl.drivers import executor
 from fcl.drivers.executor import ThreadExecutor
 from fcl.drivers.processes import supervisor
@@ -220,32 +217,3 @@ def test_a_path_resumes_after_every_point(tmp_path: Path, more: dict[str, Any]) 
     once_more = train_path(data, folder=tmp_path / "whole", progress=events.append, **options)
     assert bits(once_more) == bits(whole)
     assert sum(isinstance(event, PointDone) for event in events) <= refits
-
-
-def test_python_is_the_estimator_and_the_command(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    X = random.normal(size=(120, 8))
-    y = (X[:, 0] - X[:, 1] + random.normal(size=120) > 0.0).astype(int)
-    folds = np.arange(120) % 3
-    given: dict[str, Any] = {"cv": folds, "tol": 1e-6, "select": "1se"}
-    data = fcl.open_data(X, y=y)
-    path = fcl.train_path(data, "columns", points=4, memory="1GiB", **given)
-    alphas = [point.alpha for point in path.points]
-    own = given | {"cv": PredefinedSplit(folds), "alphas": alphas}
-    estimator = fcl.FCLClassifierCV(**own).fit(X, y)
-    np.testing.assert_allclose(estimator.scores_, path.scores.folds, rtol=1e-9)
-    assert estimator.alpha_ == pytest.approx(path.chosen.alpha)
-    np.testing.assert_allclose(
-        estimator.decision_function(X), path.chosen.model.margins(X), atol=1e-4
-    )
-    for name, values in {"X": X, "y": y, "fold": folds}.items():
-        np.save(tmp_path / f"{name}.npy", values)
-    words = [tmp_path, "--features", "columns", "--path", 4, "--cv", "folds:fold", "--tol", 1e-6]
-    words += ["--select", "1se", "--memory", "1GiB", "--save-oof", tmp_path / "o.npy"]
-    words += ["--out", tmp_path / "m.fcl"]
-    result = CliRunner().invoke(command, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
-    model, chosen = fcl.load_model(tmp_path / "m.fcl"), path.chosen.model
-    assert model.C == chosen.C and model.certificate == chosen.certificate
-    np.testing.assert_array_equal(model.weights, chosen.weights)
-    np.testing.assert_array_equal(np.load(tmp_path / "o.npy"), path.oof)

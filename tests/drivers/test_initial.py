@@ -34,27 +34,6 @@ def test_the_optimum_is_certified_by_the_next_pass() -> None:
     assert warm.model.options["C_min"] == cold.model.options["C_min"]
 
 
-@pytest.mark.parametrize("C", [0.1, 1.0])
-def test_another_C_ends_at_its_own_optimum(C: float) -> None:
-    data = windows()
-    start = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-6).model
-    cold = fcl.train(data, "kmers:d=4", C=C, tol=1e-7)
-    warm = fcl.train(data, "kmers:d=4", C=C, tol=1e-7, initial=start)
-    assert warm.converged
-    assert warm.certificate.objective == pytest.approx(cold.certificate.objective, rel=2e-7)
-
-
-@drivers
-def test_a_start_worse_than_the_null_model_is_left(driver: str) -> None:
-    data = windows()
-    good = fcl.train(data, "kmers:d=3", C=0.3, tol=1e-6).model
-    other = fcl.open_data(data.rows.read(0, 500), y=~np.asarray(data.target))
-    bad = fcl.train(other, "kmers:d=3", C=0.3, tol=1e-6).model
-    result = fcl.train(data, "kmers:d=3", C=0.3, tol=1e-6, initial=bad, driver=driver)
-    assert result.converged and result.passes > 2
-    assert result.certificate.objective == pytest.approx(good.certificate.objective, rel=2e-6)
-
-
 @drivers
 @pytest.mark.parametrize("moment", [Prepared, PassDone])
 @pytest.mark.parametrize("standardize", [False, True])
@@ -93,19 +72,6 @@ def test_a_start_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"C": 0.3, "initial": model, "driver": "processes"}
     result = by_name.train(windows(), "kmers:d=4", **options)
     assert result.converged and result.passes == 2
-
-
-def test_a_start_near_the_optimum_saves_passes() -> None:
-    data = windows()
-    near = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-3).model
-    results = [
-        fcl.train(data, "kmers:d=4", C=0.31, tol=1e-6, initial=start) for start in (None, near)
-    ]
-    assert all(result.converged for result in results)
-    cold, warm = ([h["objective"] for h in result.model.history] for result in results)
-    assert warm[0] == cold[0]  # of the null model
-    assert warm[1] < cold[1] and warm[1] <= 1.01 * warm[-1]
-    assert len(warm) < len(cold)
 
 
 def test_a_start_on_a_sample_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:

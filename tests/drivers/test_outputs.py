@@ -156,14 +156,6 @@ def test_an_initial_model() -> None:
 # -- other solvers, and equal models ---------------------------------------------------------------
 
 
-def test_two_classes_are_the_binary_model() -> None:
-    X, y = numbers().X, numbers().y == 1
-    several, one = (train(fcl.open_data(X, y=y), loss=loss) for loss in ("softmax", "logistic"))
-    assert several.certificate.objective == pytest.approx(one.certificate.objective)
-    difference = dense(several.model, P) @ [-1.0, 1.0]
-    np.testing.assert_allclose(difference, dense(one.model, P), atol=1e-4)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("group", [False, True])
 def test_offsets_that_leave_no_row_any_curvature(group: bool) -> None:

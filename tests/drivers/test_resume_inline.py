@@ -149,17 +149,6 @@ def test_interrupted_at_any_line(tmp_path: Path) -> None:
     assert resumed > 13
 
 
-def test_interrupted_while_it_reports(tmp_path: Path) -> None:
-    def progress(event: Event) -> None:
-        if isinstance(event, PassDone) and event.number == 3:
-            raise KeyboardInterrupt
-
-    result = train(checkpoint=tmp_path / "c", progress=progress)
-    assert result.reason == "interrupted" and result.passes == 4
-    assert len(CheckpointFolder(tmp_path / "c").load().history) == 3
-    assert bits(train(resume=tmp_path / "c")) == whole_bits()
-
-
 def test_a_checkpoint_requested_before_there_is_anything_to_save(tmp_path: Path) -> None:
     """The request is kept until there is something to save."""
     wishes = iter([True])

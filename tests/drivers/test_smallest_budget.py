@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 from jobs import JOBS, Job
-from rows import acceptors
 
-import fcl
 from fcl.cache import ColumnCache
-from fcl.drivers.job import make_job
 from fcl.errors import BudgetError
-from fcl.options import TrainOptions
 
 TOL = 1e-3
 #: Jobs of every kind, and a C at which the model has a few weights more than the cache has columns.
@@ -83,17 +79,3 @@ def test_the_smallest_budget(
     assert result.certificate.objective == pytest.approx(ample.objective, rel=2 * TOL)
     assert result.certificate.bound <= ample.objective * (1.0 + 1e-12)
     assert len(result.model.ids) > max(h["cached"] for h in result.history)
-
-
-def test_a_mebibyte_less_is_refused() -> None:
-    codes, y = acceptors(10, 300)
-    data = fcl.open_data(codes, y=y)
-    with pytest.raises(BudgetError) as caught:
-        make_job(data, "kmers:d=2", TrainOptions.checked(C=1.0, memory="1MiB"))
-    least = -(-caught.value.smallest >> 20)
-    assert (
-        make_job(data, "kmers:d=2", TrainOptions.checked(C=1.0, memory=f"{least}MiB")).plan.total
-        <= least << 20
-    )
-    with pytest.raises(BudgetError, match=f"--memory {least}MiB"):
-        make_job(data, "kmers:d=2", TrainOptions.checked(C=1.0, memory=f"{least - 1}MiB"))

@@ -82,25 +82,6 @@ def test_stopped_at_every_poll(problem: Problem, best: Solution) -> None:
     assert objectives == sorted(objectives, reverse=True)
 
 
-def test_interrupted_before_the_first_pass() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        train(should_stop=lambda: True)
-
-
-@pytest.mark.parametrize("number", [0, 2, 5])
-def test_keyboard_interrupt(problem: Problem, best: Solution, number: int) -> None:
-    """KeyboardInterrupt, as from a signal, while the run reports pass ``number``."""
-
-    def progress(event: Event) -> None:
-        if isinstance(event, PassDone) and event.number == number:
-            raise KeyboardInterrupt
-
-    with pytest.warns(fcl.ConvergenceWarning, match="interrupted"):
-        result = train(progress=progress)
-    check(result, problem, best, "interrupted")
-    assert result.passes == number + 1
-
-
 @pytest.mark.parametrize("limit", [1, 3])
 def test_max_passes(problem: Problem, best: Solution, limit: int) -> None:
     expected = r"reached max_passes: relative gap .*, requested 1e-09; raise max_passes or tol"
@@ -156,10 +137,6 @@ def test_out_of_time_at_every_look_at_the_clock(
         passes_before = result.passes
         within += len(done) < len(begun)
     assert within > passes_before > 3  # also between two batches
-
-
-def test_a_converged_run_warns_of_nothing() -> None:
-    assert train(tol=1e-6, max_passes=50, max_time=600.0).converged
 
 
 def test_events_agree_with_the_result() -> None:

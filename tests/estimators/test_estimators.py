@@ -6,7 +6,6 @@ import pickle
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -483,27 +482,6 @@ def test_verbose_names_the_classes(
     assert "FCLRegressor: fitting target y\n" in capsys.readouterr().err
     FCLClassifier().fit(X, y)
     assert not capsys.readouterr().err
-
-
-def test_classes_share_the_time(
-    X: np.ndarray, y: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    given: list[float] = []
-
-    def slow_train(*data: Any, max_time: float, **options: Any) -> Any:
-        """A fake train that uses its whole time limit; the second class uses a third of its share."""
-        nonlocal now
-        given.append(max_time)
-        spent = max_time / 3.0 if len(given) == 2 else max_time
-        now += spent
-        return replace(run_training(*data, **options), limit_seconds=spent)
-
-    monkeypatch.setattr(executor, "run_training", slow_train)
-    labels = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.4, 0.6, 0.8]))
-    FCLClassifier(max_time=15.0).fit(X, labels)
-    assert given == pytest.approx([3.0, 3.0, 11.0 / 3.0, 11.0 / 3.0, 11.0 / 3.0])
-    assert now == pytest.approx(115.0)
 
 
 # -- parameters --------------------------------------------------------------------------------

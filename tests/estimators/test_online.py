@@ -67,38 +67,6 @@ def test_several_classes_are_each_against_the_rest() -> None:
         assert proof.objective >= optimum.certificate.bound
 
 
-def test_certificate_by_recomputation() -> None:
-    found = FCLOnlineClassifier(alpha=2e-3, fit_intercept=False).fit(X, Y, S)
-    proof = found.certify(X, Y, S)
-    w = found.coef_.toarray()[0]
-    losses = S @ np.logaddexp(0.0, -np.where(Y == "yes", 1.0, -1.0) * (X @ w))
-    objective = np.abs(w).sum() + losses / (2e-3 * S.sum())
-    assert proof.objective == pytest.approx(objective, rel=1e-12)
-    assert proof.same_data
-    model = found.models_[0]
-    again = fcl.certify(model, fcl.open_data(X, y=Y, weights=S))
-    assert (again.bound, again.objective) == (proof.bound, proof.objective)
-    optimum = fcl.train(fcl.open_data(X, y=Y, weights=S), "columns", C=model.C, intercept=False)
-    assert proof.bound <= optimum.certificate.objective <= proof.objective * (1.0 + 1e-9)
-
-
-def test_generated_features() -> None:
-    letters = RANDOM.choice(list("ACGT"), (400, 12))
-    y = (letters[:, 4] == "A") & (letters[:, 5] == "C")
-    found = FCLOnlineClassifier("kmers:d=2", alpha=1e-3).fit(letters, y)
-    data = fcl.open_data(np.array(["".join(row) for row in letters]), y=y)
-    result = fcl.train_online(data, "kmers:d=2", alpha=1e-3, passes=5, certify=False)
-    assert np.array_equal(found.models_[0].weights, result.model.weights)
-    assert found.score(letters, y) > 0.95
-
-
-def test_divergence_names_the_row() -> None:
-    rate = FCLOnlineRegressor(method="truncated-gradient", step="explicit", rate=50.0, passes=1)
-    with pytest.raises(fcl.InputError, match=r"the margin of row \d+ is not finite.*lower rate"):
-        rate.fit(X * 10.0, MARGIN)
-    assert np.isfinite(rate.predict(X)).all()  # the model before the row
-
-
 OFFSET = RANDOM.normal(size=N)
 
 

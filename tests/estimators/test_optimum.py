@@ -172,18 +172,6 @@ def test_probabilities_do_not_underflow() -> None:
 # -- weights -----------------------------------------------------------------------------------
 
 
-def test_weights_are_repetitions_and_alpha_counts_them() -> None:
-    X, y = make_classification(90, 15, random_state=5)
-    weights = np.random.default_rng(1).integers(0, 4, 90)
-    for option in ({"C": 0.2}, {"alpha": 0.02}):
-        plain = FCLClassifier(tol=1e-10, **option)
-        repeated = plain.fit(X.repeat(weights, 0), y.repeat(weights)).objective_
-        assert plain.fit(X, y, sample_weight=weights).objective_ == pytest.approx(
-            repeated, rel=1e-9
-        )
-    assert plain.model_.alpha == pytest.approx(0.02, rel=1e-12)
-
-
 def test_class_weights_multiply_sample_weights_and_leave_alpha_alone() -> None:
     X, y = make_classification(100, 8, n_classes=3, n_informative=4, random_state=2)
     sample = np.random.default_rng(4).random(100)

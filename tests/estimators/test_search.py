@@ -9,11 +9,9 @@ import pytest
 from sklearn import config_context
 from sklearn.datasets import make_classification, make_regression
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, mean_squared_error
 from sklearn.model_selection import GroupKFold, KFold, PredefinedSplit, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from fcl import FCLClassifier, FCLClassifierCV, FCLRegressor, FCLRegressorCV
 from fcl.estimators.base import EstimatorConvergenceWarning
@@ -97,41 +95,6 @@ def test_a_regressor_takes_the_1se_rule_and_groups() -> None:
     assert model.scores_[2, expected] == pytest.approx(error, rel=0.02)
 
 
-def ridge_margins(Z: np.ndarray, y: np.ndarray, alpha: float, s: np.ndarray) -> np.ndarray:
-    """The margins of scikit-learn's own ridge penalty on sd_j w_j, over columns Z."""
-    Z = Z / Z.std(axis=0)
-    if y.dtype == float:
-        return Ridge(alpha=s.sum() * alpha / 2).fit(Z, y, sample_weight=s).predict(Z)
-    model = LogisticRegression(C=1 / (s.sum() * alpha), tol=1e-10, max_iter=1000)
-    return model.fit(Z, y, sample_weight=s).decision_function(Z)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("classes", [0, 2, 3])
-def test_a_refit_is_ridge_regression_on_the_chosen_columns(classes: int) -> None:
-    random = np.random.default_rng(0)
-    X, s = random.normal(size=(120, 9)), random.uniform(0.5, 2.0, 120)
-    y: Any = X @ [2.0, -1.0, *[0.0] * 7] + random.normal(size=120)
-    if classes:
-        y = (X[:, :classes] + random.normal(size=(120, classes))).argmax(axis=1)
-    X *= 10.0 ** np.arange(9) / 1e4  # the penalty does not depend on the units
-    kind: Any = FCLClassifierCV if classes else FCLRegressorCV
-    options = {"alphas": 4, "cv": 3, "tol": 1e-8, "standardize": True}
-    model = kind(refit=True, refit_alpha=0.05, **options).fit(X, y, s)
-    plain = kind(**options).fit(X, y, s)
-    np.testing.assert_array_equal(model.alpha_, plain.alpha_)
-    targets = [y == label for label in model.classes_] if classes > 2 else [y]
-    margins = model.decision_function(X) if classes else model.predict(X)
-    for number, target in enumerate(targets):
-        chosen, found = plain.models_[number], model.models_[number]
-        np.testing.assert_array_equal(found.ids, chosen.ids[chosen.weights != 0.0])
-        own = margins if margins.ndim == 1 else margins[:, number]
-        expected = ridge_margins(X[:, found.ids], target, 0.05, s)
-        np.testing.assert_allclose(own, expected, atol=2e-3 * np.abs(expected).max())
-        assert np.abs(own - plain.models_[number].margins(X)).max() > 0.01  # the refit matters
-    assert model.converged_ and "support alone" in str(model.certificate_scope_)
-
-
 def test_a_refit_of_a_model_above_the_tolerance_warns() -> None:
     X, y = make_classification(120, 30, random_state=0, flip_y=0.2)
     model = FCLClassifierCV(alphas=[0.03], cv=2, refit=True, refit_alpha=1.0, tol=1e-6, max_iter=2)
@@ -140,21 +103,6 @@ def test_a_refit_of_a_model_above_the_tolerance_warns() -> None:
     path = model.paths_[0]
     assert path.refit is not None and path.refit.converged and not path.chosen.converged
     assert not model.converged_ and model.models_[0] is path.refit.model
-
-
-def test_a_model_without_features_has_no_refit() -> None:
-    X, y = make_regression(40, 3, random_state=0)
-    model = FCLRegressorCV(alphas=[1e9], cv=2, refit=True).fit(X, y)
-    assert model.n_nonzero_ == 0 and model.paths_[0].refit is None
-    np.testing.assert_allclose(model.predict(X), y.mean())
-
-
-def test_in_a_pipeline_and_in_cross_validation() -> None:
-    X, y = make_classification(90, 6, random_state=0)
-    pipeline = make_pipeline(StandardScaler(), FCLClassifierCV(alphas=3, cv=2, patience=2))
-    found = cross_validate(pipeline, X, y, cv=2, return_estimator=True)
-    assert (found["test_score"] > 0.7).all()
-    assert len(found["estimator"][0][-1].alphas_) <= 3
 
 
 @pytest.mark.thin(4)
@@ -203,13 +151,3 @@ def test_metadata_is_routed_through_a_pipeline_of_a_vectorizer() -> None:
     own.fit(pipeline[:-1].transform(texts), y, groups=groups, sample_weight=weights)
     np.testing.assert_array_equal(fitted.coef_, own.coef_)
     assert "bad" in pipeline.get_feature_names_out()
-
-
-def test_frames_of_set_output_keep_names() -> None:
-    pandas = pytest.importorskip("pandas")
-    X, y = make_classification(90, 4, n_informative=2, n_redundant=0, random_state=0)
-    frame = pandas.DataFrame(X, columns=list("abcd"))
-    pipeline = make_pipeline(StandardScaler(), FCLClassifier()).set_output(transform="pandas")
-    pipeline.fit(frame, y)
-    assert list(pipeline[-1].feature_names_in_) == list("abcd")
-    assert set(pipeline.get_feature_names_out()) <= set("abcd")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tracemalloc
 import warnings
 from functools import cache
@@ -12,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import generators
-import h5py
 import numpy as np
 import pytest
-import zarr
-from judge import Problem
 from scipy.sparse import csr_array
 
 import fcl
@@ -30,7 +24,6 @@ from fcl.features.generator import family as family_module
 
 N, M = 640, 90
 C = 0.15
-ROOT = Path(__file__).parents[2]
 
 
 @cache
@@ -43,13 +36,6 @@ def table(kind: str) -> tuple[np.ndarray, np.ndarray]:
     X = X.astype(np.float32).astype(np.float64) if kind == "float32" else X
     m = X[:, :5] @ [2.0, -2.0, 1.5, 1.0, -1.0] + 0.4 * rng.normal(size=N)
     return X, np.where(m > np.median(m), 1.0, -1.0)
-
-
-@cache
-def judged(kind: str) -> tuple[Problem, Any]:
-    X, y = table(kind)
-    problem = Problem(X, y, np.ones(N), "logistic", C)
-    return problem, problem.solve(1e-8)
 
 
 def train(data: Any, features: Any = "columns", **options: Any) -> fcl.TrainResult:
@@ -120,57 +106,6 @@ def test_sparse_columns_are_made_of_their_nonzeros(dtype: Any) -> None:
 
 
 # -- files -----------------------------------------------------------------------------------------
-
-
-def _write(group: Any, X: np.ndarray, y: np.ndarray) -> None:
-    """The layout of anndata: X as CSR, labels under obs."""
-    matrix = csr_array(X)
-    part = group.create_group("X")
-    part.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0"})
-    part.attrs["shape"] = list(X.shape)
-    obs = group.create_group("obs")
-    for where, name, values in (
-        *((part, name, getattr(matrix, name)) for name in ("indptr", "indices", "data")),
-        (obs, "label", y.astype(np.int8)),
-    ):
-        if hasattr(where, "create_array"):
-            where.create_array(name, data=values)
-        else:
-            where.create_dataset(name, data=values)
-
-
-@pytest.mark.slow
-@pytest.mark.forked_commands
-@pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
-def test_anndata_through_the_commands(suffix: str, tmp_path: Path) -> None:
-    X, y = table("float32")
-    path = tmp_path / f"data.{suffix}"
-    if suffix == "zarr":
-        _write(zarr.open_group(path, mode="w"), X.astype(np.float32), y)
-    else:
-        with h5py.File(path, "w") as file:
-            _write(file, X.astype(np.float32), y)
-    arguments = ["--features", "columns", "--C", C, "--tol", 1e-7, "--out", "m.fcl"]
-    arguments += ["--driver", "processes:writers=2"]
-    _command("train", tmp_path, path, "--x", "X", "--y", "obs/label", *arguments)
-    _command("predict", tmp_path, "m.fcl", path, "--x", "X", "--out", "scores.npy")
-    model = fcl.load_model(tmp_path / "m.fcl")
-    problem, best = judged("float32")
-    assert model.certificate.objective == pytest.approx(best.objective, rel=1e-6)
-    margins = problem.phi[:, model.ids] @ model.weights + model.intercept
-    np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), margins, atol=1e-12)
-    np.testing.assert_allclose(model.margins(X), margins, atol=1e-12)
-
-
-def _command(name: str, place: Path, *arguments: object) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "fcl", name, *map(str, arguments)],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
 
 
 # -- passes ----------------------------------------------------------------------------------------

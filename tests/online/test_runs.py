@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from stops import After
 
 import fcl
 from fcl.cli.online import command
 from fcl.cli.train import command as train_command
-from fcl.drivers.online import run as run_module
 from fcl.drivers.online import train
 from fcl.drivers.online.train import plan_online
 from fcl.errors import InputError
@@ -55,24 +53,6 @@ def stored(folder: Path, x: np.ndarray, y: np.ndarray) -> Path:
 
 
 # -- the certificate at the end --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"valid_fraction": 0.2, "seed": 3},
-        {"class_weight": "balanced", "method": "truncated-gradient"},
-        {"method": "ball", "radius": 1.0, "intercept": False},
-    ],
-)
-def test_it_is_that_of_certify(options: dict[str, Any]) -> None:
-    result = learn(**options)
-    own = result.model.certificate
-    assert result.uncertified is None and own.scope is Scope.FAMILY
-    proof = fcl.certify(learn(**options, certify=False).model, fcl.open_data(X, y=Y, weights=S))
-    assert (own.objective, own.bound) == (proof.objective, proof.bound)
-    assert own.gap == proof.gap and result.model.C == proof.C
-    assert result.model.intercept == pytest.approx(proof.intercept, rel=1e-12, abs=1e-12)
 
 
 def test_the_reason_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,19 +138,6 @@ def test_commands_start_from_a_model(tmp_path: Path) -> None:
 
 
 # -- tables and files ------------------------------------------------------------------------------
-
-
-def test_files_saved_on_the_way_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is killed leaves its last saved file."""
-    monkeypatch.setattr(run_module, "SAVE_EVERY", 0.0)
-    own: dict[str, Any] = {"passes": 2, "block_rows": 256}
-    whole = rounded(**own)
-    rounded(**own, save=tmp_path / "m.fcl", should_stop=After(9))
-    resumed = fcl.train_online(
-        fcl.open_data(ROWS, y=LABELS), resume=tmp_path / "m.fcl", passes=2, certify=False
-    )
-    assert resumed.model.weights.tobytes() == whole.model.weights.tobytes()
-    assert resumed.state.table.tobytes() == whole.state.table.tobytes()
 
 
 def test_the_model_has_the_weights_of_the_table() -> None:

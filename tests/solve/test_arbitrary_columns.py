@@ -70,20 +70,6 @@ def test_zero_columns_never_enter_and_duplicates_once() -> None:
         assert not {first, 46 + first} <= cached
 
 
-@pytest.mark.parametrize("rho", [1.0, 0.1])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_squares_and_factors_against_the_judge(loss: str, rho: float) -> None:
-    phi = _hard_matrix()
-    f = np.random.default_rng(1).uniform(0.3, 3.0, phi.shape[1])
-    problem = Problem(
-        phi, _target(phi, loss), np.ones(len(phi)), loss, STRENGTHS[loss], True, rho, f
-    )
-    best = problem.solve(1e-8)
-    solver = make_solver(explicit_family(phi, f), phi, problem, tol=1e-8)
-    last = reach_the_optimum(solver, problem, 40, best)[-1]
-    assert last.objective == pytest.approx(best.objective, rel=1e-7)
-
-
 def test_of_equal_columns_the_one_penalised_least_has_the_weight() -> None:
     """Also if another one has come into the cache before it."""
     phi = _hard_matrix()
@@ -121,18 +107,3 @@ def test_a_worse_point_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes_module, "search", lambda *args: Found(0.5, 0.0, 0.0))
     assert solver.propose(worse) == 0.0
     assert solver.outer.point is before
-
-
-def test_one_column() -> None:
-    """The smallest possible family; its optimum is a line search."""
-    phi = np.linspace(-3.0, 5.0, 65)[:, None].astype(np.float32).astype(np.float64)
-    y = 2.0 * phi[:, 0] + 1.0
-    problem = Problem(phi, y, np.ones(65), "squared", 1.0)
-    solver = make_solver(explicit_family(phi), phi, problem, tol=1e-10, block_rows=64)
-    run(solver)
-    x = phi[:, 0] - phi[:, 0].mean()
-    slope = 2.0 - 1.0 / (2.0 * (x @ x))  # soft-thresholded least squares
-    assert solver.outer.point.weights == pytest.approx([slope], rel=1e-7)
-    assert solver.outer.point.intercept == pytest.approx(
-        y.mean() - slope * phi[:, 0].mean(), rel=1e-7
-    )

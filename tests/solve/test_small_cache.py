@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from explicit import dense_weights, explicit_family, make_solver, reach_the_optimum, run
@@ -22,25 +20,6 @@ def _problem(loss: str, intercept: bool = True) -> tuple[np.ndarray, Problem]:
     s = np.random.default_rng(2).uniform(0.3, 2.0, 400)
     C = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}[loss]
     return codes, Problem(kmer_matrix(codes, 3), targets(loss, 400), s, loss, C, intercept)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loss", "intercept", "tol", "limit"),
-    [
-        ("logistic", True, 1e-3, {"max_columns": 12}),
-        ("squared", False, 1e-5, {"capacity": 20 * LARGEST}),
-        ("squared_hinge", True, 1e-5, {"capacity": 20 * LARGEST}),
-    ],
-)
-def test_gap_is_reached_with_frozen_weights(
-    loss: str, intercept: bool, tol: float, limit: dict[str, Any]
-) -> None:
-    codes, problem = _problem(loss, intercept)
-    solver = make_solver(KmerFamily(3, 14), codes, problem, tol=tol, **limit)
-    reach_the_optimum(solver, problem, 400)
-    assert solver.cache.used <= solver.cache.capacity
-    assert solver.cache.n < len(solver.outer.point.ids)
 
 
 @pytest.mark.thin(2)

@@ -81,17 +81,6 @@ def test_no_crumbs(loss: str) -> None:
     assert problem.violations(w, solver.outer.point.intercept).max() < 1e-7
 
 
-def test_seeds_change_the_way_and_not_the_end() -> None:
-    ends = []
-    for seed in (0, 1, 2):
-        solver, _ = ready("logistic", 1, seed=seed)
-        solver.train()
-        ends.append((solver.local.working.weights.tobytes(), run(solver, 60)[-1].objective))
-    assert len({bits for bits, _ in ends}) == 3
-    objectives = [objective for _, objective in ends]
-    assert objectives == pytest.approx([objectives[0]] * 3, rel=2e-9)
-
-
 def test_a_sample_of_the_rows_for_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
     """The inner model on far fewer rows than there are: more steps, the same end."""
     exact, _ = ready("logistic", 1)

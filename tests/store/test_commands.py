@@ -118,14 +118,6 @@ def test_convert_into_a_store(run: Run, server: S3Server, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_store_that_is_down(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:
-    data = upload(folder, "train.zarr")
-    server.fail("503", "X/c/3", 1000)
-    result = run("train", data, *TRAIN, "--out", "m.fcl", code=1)
-    assert "X/c/3/0: the store failed" in result.output
-
-
-@pytest.mark.slow
 def test_a_process_of_its_own(
     server: S3Server, folder: Path, upload: Upload, tmp_path: Path
 ) -> None:

@@ -189,33 +189,3 @@ def test_anonymous(url: str, server: S3Server, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name)
     data = fcl.open_data(url, storage_options=server.options() | {"anon": True})
     assert data.n_rows == 6000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("driver", ["inline", "processes"])
-def test_resume_refuses_a_changed_source(
-    data: fcl.DataSet,
-    url: str,
-    folder: Path,
-    upload: Upload,
-    tmp_path: Path,
-    server: S3Server,
-    driver: str,
-) -> None:
-    """Each row counts, not only those of the fingerprint."""
-    given: dict[str, Any] = {"features": "kmers:d=3", "C": 0.05, "memory": "1GiB", "driver": driver}
-    state = tmp_path / "state"
-    with pytest.warns(fcl.ConvergenceWarning):
-        fcl.train(data, **given, checkpoint=state, max_passes=2)
-    again = fcl.open_data(url, storage_options=server.options())
-    assert fcl.train(again, **given, resume=state).converged
-    x = zarr.open_group(folder)["X"]
-    assert isinstance(x, zarr.Array)
-    sampled = {i * (6000 - 64) // 63 for i in range(64)}
-    row = next(r for r in range(6000) if not any(s <= r < s + 64 for s in sampled))
-    x[row, 3] = (int(np.asarray(x[row, 3])) + 1) % 4  # type: ignore[index]
-    upload(folder, "in/train.zarr")
-    changed = fcl.open_data(url, storage_options=server.options())
-    assert changed.fingerprint() == data.fingerprint()
-    with pytest.raises(fcl.InputError, match=r"training rows 0-5999 \(block 0\) differ"):
-        fcl.train(changed, **given, resume=state)

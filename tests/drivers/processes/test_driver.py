@@ -71,15 +71,6 @@ def failing_save(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(CheckpointFolder, "save", save)
 
 
-@pytest.mark.slow
-def test_weights_that_are_not_equal() -> None:
-    codes, y = letters()
-    s = np.random.default_rng(1).uniform(0.0, 3.0, len(y))
-    s[::7] = 0.0  # such rows are left out
-    data = fcl.open_data(codes, y=y, weights=s)
-    same_optimum(train(data), train(data, driver="inline"))
-
-
 # -- where rows and shared memory are --------------------------------------------------------------
 
 
@@ -101,23 +92,6 @@ def test_rows_in_a_scratch_file(
 def test_shared_memory_in_files(tmp_path: Path) -> None:
     check(train(shared_files=tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer columns fit than are needed: they are evicted, and return."""
-    monkeypatch.setattr(plan, "MAX_COLUMNS", 120)
-    result = train(writers=2)
-    assert sum(h["evicted"] for h in result.model.history) > 50
-    assert max(h["cached"] for h in result.model.history) <= 120
-    check(result)
-
-
-def test_sampled_rows(monkeypatch: pytest.MonkeyPatch, on_disk: fcl.DataSet) -> None:
-    """The trainer begins with some of the rows; the optimum is that of all."""
-    monkeypatch.setattr(plan, "ALL_ROWS", 100)
-    monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
-    check(train(on_disk, writers=2))
 
 
 def test_validation(on_disk: fcl.DataSet) -> None:
