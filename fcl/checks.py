@@ -7,7 +7,7 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import wraps
 from inspect import signature
@@ -127,13 +127,28 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _above_0(name: str, value: Any, below: float, expected: str) -> float:
-    """Return the value as a float; raises InputError unless 0 < value < below."""
-    if not isinstance(value, bool) and isinstance(value, Real):
-        with suppress(OverflowError):  # an int beyond float64
-            if 0.0 < float(value) < below:
-                return float(value)
-    raise InputError(f"{name} must be {expected}, got {shown(value)}")
+def real(words: str, fits: Callable[[float], bool]) -> Callable[[str, Any], float]:
+    """A check of numbers: it returns them as floats, or raises InputError that names the option.
+
+    words : which numbers fit.
+    """
+
+    def check(name: str, value: Any) -> float:
+        if not isinstance(value, bool) and isinstance(value, Real):
+            with suppress(OverflowError):  # an int beyond float64
+                if fits(found := float(value)):
+                    return found + 0.0  # not -0.0
+        raise InputError(f"{name} must be {words}, got {shown(value)}")
+
+    return check
+
+
+number = real("a finite number", math.isfinite)
+positive = real("a finite number above 0", lambda x: 0.0 < x < math.inf)
+at_least_0 = real("a finite number of at least 0", lambda x: 0.0 <= x < math.inf)
+share = real("strictly between 0 and 1", lambda x: 0.0 < x < 1.0)
+share_or_0 = real("at least 0 and below 1", lambda x: 0.0 <= x < 1.0)
+up_to_one = real("above 0 and at most 1", lambda x: 0.0 < x <= 1.0)
 
 
 def check_threads_variable() -> None:
@@ -144,45 +159,6 @@ def check_threads_variable() -> None:
             f"NUMBA_NUM_THREADS: expected a whole number above 0, got {shown(found)}; unset it, or "
             "set it to the number of cores to use"
         )
-
-
-def positive(name: str, value: Any) -> float:
-    """Return the value as a float; raises InputError unless it is finite and above 0."""
-    return _above_0(name, value, math.inf, "a finite number above 0")
-
-
-def at_least_0(name: str, value: Any) -> float:
-    """Return the value as a float; raises InputError unless it is finite and at least 0."""
-    expected = "a finite number of at least 0"
-    return 0.0 if _is_zero(value) else _above_0(name, value, math.inf, expected)
-
-
-def share(name: str, value: Any) -> float:
-    """Return the value as a float; raises InputError unless it is strictly between 0 and 1."""
-    return _above_0(name, value, 1.0, "strictly between 0 and 1")
-
-
-def share_or_0(name: str, value: Any) -> float:
-    """Return the value as a float; raises InputError unless it is at least 0 and below 1."""
-    return 0.0 if _is_zero(value) else _above_0(name, value, 1.0, "at least 0 and below 1")
-
-
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, Real) and value is not False and value == 0
-
-
-def up_to_one(name: str, value: Any) -> float:
-    """Return the value as a float; raises InputError unless it is above 0 and at most 1."""
-    return _above_0(name, value, math.nextafter(1.0, 2.0), "above 0 and at most 1")
-
-
-def number(name: str, value: Any) -> float:
-    """Return the value as a float; raises InputError unless it is a finite number."""
-    if not isinstance(value, bool) and isinstance(value, Real):
-        with suppress(OverflowError):
-            if math.isfinite(float(value)):
-                return float(value)
-    raise InputError(f"{name} must be a finite number, got {shown(value)}")
 
 
 def is_whole(value: Any) -> bool:

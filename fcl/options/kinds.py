@@ -75,33 +75,15 @@ def one_of(*words: str) -> Kind:
 # -- checks ----------------------------------------------------------------------------------------
 
 
-def _from_0_to_1(name: str, value: Any) -> float:
-    try:
-        return 0.0 if checks.at_least_0(name, value) == 0.0 else checks.up_to_one(name, value)
-    except InputError:
-        raise InputError(f"{name} must be from 0 to 1, got {checks.shown(value)}") from None
+def _whole(words: str, fits: Callable[[int], bool]) -> Kind:
+    """Whole numbers that fit.  words : which ones do."""
 
+    def check(name: str, value: Any) -> int:
+        if not checks.is_whole(value) or not fits(value):
+            raise InputError(f"{name} must be {words}, got {checks.shown(value)}")
+        return int(value)
 
-def _any_whole(name: str, value: Any) -> int:
-    if not checks.is_whole(value):
-        raise InputError(f"{name} must be a whole number, got {checks.shown(value)}")
-    return int(value)
-
-
-def _block_rows(name: str, value: Any) -> int:
-    if not checks.is_whole(value) or not 64 <= value <= 65536 or value % 64:
-        raise InputError(
-            f"{name} must be a multiple of 64 from 64 to 65536, got {checks.shown(value)}"
-        )
-    return int(value)
-
-
-def _seed_of_32_bits(name: str, value: Any) -> int:
-    if not checks.is_whole(value) or not 0 <= value < 1 << 32:
-        raise InputError(
-            f"{name} must be a whole number from 0 to 2^32 - 1, got {checks.shown(value)}"
-        )
-    return int(value)
+    return whole(check)
 
 
 def _l1_ratio(name: str, value: Any) -> float:
@@ -122,26 +104,11 @@ def _loss(name: str, value: Any) -> str:
     return find_loss(value).text
 
 
+_RATES = checks.real("auto or a finite number above 0", lambda x: 0.0 < x < INF)
+
+
 def _rate(name: str, value: Any) -> float | str:
-    if isinstance(value, str) and value == "auto":
-        return value
-    try:
-        return checks.positive(name, value)
-    except InputError:
-        raise InputError(
-            f"{name} must be auto or a finite number above 0, got {checks.shown(value)}"
-        ) from None
-
-
-def _size_or_inf(name: str, value: Any) -> float:
-    if value == INF:
-        return INF
-    try:
-        return checks.at_least_0(name, value)
-    except InputError:
-        raise InputError(
-            f"{name} must be a finite number of at least 0 or inf, got {checks.shown(value)}"
-        ) from None
+    return value if isinstance(value, str) and value == "auto" else _RATES(name, value)
 
 
 def grid_bits(name: str, text: Any) -> tuple[int, int]:
@@ -293,13 +260,13 @@ AT_LEAST_0 = real(checks.at_least_0)
 SHARE = real(checks.share)
 SHARE_OR_0 = real(checks.share_or_0)
 UP_TO_1 = real(checks.up_to_one)
-FROM_0_TO_1 = real(_from_0_to_1)
+FROM_0_TO_1 = real(checks.real("from 0 to 1", lambda x: 0.0 <= x <= 1.0))
 L1_RATIO = real(_l1_ratio)
-WHOLE = whole(_any_whole)
+WHOLE = _whole("a whole number", lambda n: True)
 FROM_0 = whole(lambda name, value: checks.whole(name, value, 0))
 FROM_1 = whole(lambda name, value: checks.whole(name, value, 1))
-BLOCK_ROWS = whole(_block_rows)
-SEED_32 = whole(_seed_of_32_bits)
+BLOCK_ROWS = _whole("a multiple of 64 from 64 to 65536", lambda n: 64 <= n <= 65536 and not n % 64)
+SEED_32 = _whole("a whole number from 0 to 2^32 - 1", lambda n: 0 <= n < 1 << 32)
 LOSS = Kind("loss", _loss, "a string", (str,))
 SIZE = Kind("size", lambda n, v: parse_size(v, n), 'a size such as "4GiB"', (str, int))
 DURATION = Kind(
@@ -316,12 +283,13 @@ RATE = Kind(
     types=(int, float, str),
     parse=_parsed(read_number, _rate),
 )
+_SIZES_OR_INF = checks.real("a finite number of at least 0 or inf", lambda x: x >= 0.0)
 SIZE_OR_INF = Kind(
     name="number|inf",
-    check=_size_or_inf,
+    check=_SIZES_OR_INF,
     in_file="a number",
     types=(int, float, str),
-    parse=_parsed(read_number, _size_or_inf),
+    parse=_parsed(read_number, _SIZES_OR_INF),
 )
 TABLE_OF_WEIGHTS = Kind("float64|float32|q|qN.M", _table_of_weights, "a string", (str,))
 ROW_VIEW = Kind(
