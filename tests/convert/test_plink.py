@@ -16,8 +16,8 @@ from fcl.cli.inspect import command as inspect
 from fcl.cli.predict import command
 from fcl.convert import run
 from fcl.convert.contract import Budget
-from fcl.convert.plink import transpose
-from fcl.convert.plink.transpose import Transposed
+from fcl.convert.plink import reader
+from fcl.convert.plink.reader import Transposed
 from fcl.data.columns import Variant
 from fcl.errors import BudgetError
 from fcl.model.columns import match
@@ -104,8 +104,8 @@ def complete(x: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of 8 variants, bands of 3 samples, blocks of two."""
-    monkeypatch.setattr(transpose, "_PART", 10_000)
-    monkeypatch.setattr(transpose, "_SHORTEST", 1)
+    monkeypatch.setattr(reader, "_PART", 10_000)
+    monkeypatch.setattr(reader, "_SHORTEST", 1)
     divide = run.divide_memory
 
     def divide_small(*given: Any) -> Any:

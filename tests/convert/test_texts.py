@@ -5,7 +5,7 @@ import pytest
 import zarr
 
 from fcl.convert.arrays import TEXT, ArrayStore, StoreLayout
-from fcl.convert.texts import TextArray, write_texts
+from fcl.convert.writer import TextArray, write_texts
 
 LIMIT = 2000
 LENGTHS = {

@@ -10,8 +10,8 @@ import pytest
 from fcl.data import open_data
 from fcl.features.motif import Motif
 from fcl.report import columns, measured
-from fcl.report.letters import letter_contributions, window_text
 from fcl.report.measured import measure
+from fcl.report.sections.rows import letter_contributions, window_text
 from tests.report.conftest import Case, table_case
 
 RNG = np.random.default_rng(6)

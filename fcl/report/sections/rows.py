@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from fcl.features.motif import Motif
 from fcl.model.explain import ExplainedOutput, Explanation, iter_explanations
 from fcl.report.contract import Context, Figure, Section, Table, name_text
-from fcl.report.letters import letter_contributions, window_text
 from fcl.report.logo import logo_panels
 from fcl.report.measured import Measured
 from fcl.report.predictions import Extreme
 from fcl.units import counted
+
+_LETTERS = np.frombuffer(b"ACGTN", np.uint8)
+_COMPLEMENT = str.maketrans("ACGT", "TGCA")
+
+
+def window_text(codes: npt.NDArray[np.uint8]) -> str:
+    """The letters of a window of codes 0-4, with N for unknown letters."""
+    return _LETTERS[codes].tobytes().decode("ascii")
+
+
+def occurrences(motif: Motif, text: str) -> list[tuple[int, str]]:
+    """Where a pattern occurs in a window: the position and the pattern, or its reverse complement."""
+    patterns = [motif.pattern]
+    if motif.both_strands:
+        patterns.append(motif.pattern[::-1].translate(_COMPLEMENT))
+    if motif.start is not None:
+        return [(motif.start, motif.pattern)]
+    return [
+        (match.start(), pattern)
+        for pattern in dict.fromkeys(patterns)
+        for match in re.finditer(f"(?={pattern})", text)
+    ]
+
+
+def letter_contributions(
+    text: str, contributions: Iterable[tuple[Motif, float]]
+) -> npt.NDArray[np.float64]:
+    """What patterns that occur in a window add to its margin, by letter: float64 (len(text),).
+
+    A contribution is divided equally among the occurrences of the pattern, and then among its letters.
+    """
+    out = np.zeros(len(text))
+    for motif, value in contributions:
+        places = occurrences(motif, text)
+        for start, pattern in places:
+            fixed = [start + i for i, letter in enumerate(pattern) if letter != "."]
+            out[fixed] += value / (len(fixed) * len(places))
+    return out
+
 
 #: Features of each row in its table.
 MOST_FEATURES = 5
