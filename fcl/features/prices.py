@@ -267,9 +267,8 @@ class Pricer(Protocol):
     lists the requests of a scan, which a pricer over no rows can make. ``watched_units(query)`` is a scan
     that returns the sums of the watched features as integers, in steps; they add over shards.
 
-    A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns the
-    prices of each of K outputs, whose queries differ only in the imbalance. One that uses several threads
-    has a method ``price(query, rows, blocks, progress)``, which returns the prices of one output.
+    A pricer of outputs together, or on threads, also has a method ``price(queries, rows, blocks,
+    progress)``. It returns the prices of each of K outputs, whose queries differ only in the imbalance.
     """
 
     @property

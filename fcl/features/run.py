@@ -80,7 +80,7 @@ def run(
     ``excess`` are about sizes.
     """
     if isinstance(rows, RowVector):
-        return _run_one(pricer, query, rows, blocks, progress)
+        return price_each(pricer, [query], [rows], blocks, progress)[0]
     if query.find:
         assert joining is not None
         return _run_joined(pricer, query, rows, blocks, progress, joining)
@@ -112,13 +112,8 @@ def price_each(
     blocks: range,
     progress: Progress = silent,
 ) -> list[Prices]:
-    """The prices of each output, which a pricer with a method ``price_several`` makes together.
-
-    It takes queries that differ only in their imbalance.
-    """
-    price: Callable[..., list[Prices]] = getattr(
-        pricer, "price_several", partial(price_in_turn, pricer)
-    )
+    """The prices of each output; the queries differ only in their imbalance."""
+    price: Callable[..., list[Prices]] = getattr(pricer, "price", partial(price_in_turn, pricer))
     return price(queries, rows, blocks, progress)
 
 
@@ -131,30 +126,32 @@ def price_in_turn(
 ) -> list[Prices]:
     """The prices of each output, one output after another."""
 
-    def share_of(k: int) -> Progress:
-        return lambda share: progress((k + share) / len(rows))
+    def accumulate(own: RowVector, request: Any, progress: Progress) -> Any:
+        return pricer.accumulate(request, own, blocks, progress)
 
-    return [
-        _run_one(pricer, query, own, blocks, share_of(k))
-        for k, (query, own) in enumerate(zip(queries, rows, strict=True))
-    ]
+    return scan_in_turn(pricer, queries, rows, accumulate, progress)
 
 
-def _run_one(
-    pricer: Pricer, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
-) -> Prices:
-    threaded = getattr(pricer, "price", None)
-    if threaded is not None:
-        prices: Prices = threaded(query, rows, blocks, progress)
-        return prices
+def scan_in_turn(
+    pricer: Pricer,
+    queries: Sequence[PriceQuery],
+    rows: Sequence[RowVector],
+    accumulate: Callable[[RowVector, Any, Progress], Any],
+    progress: Progress,
+) -> list[Prices]:
+    """The prices of each output from sums that ``accumulate(rows, request, progress)`` makes."""
+    found = []
+    for k, (query, own) in enumerate(zip(queries, rows, strict=True)):
 
-    def sums(request: Any, begin: float, end: float) -> Any:
-        progress(begin)
-        return pricer.accumulate(
-            request, rows, blocks, lambda share: progress(begin + share * (end - begin))
-        )
+        def sums(request: Any, begin: float, end: float, k: int = k, own: RowVector = own) -> Any:
+            def report(share: float) -> None:
+                progress((k + begin + share * (end - begin)) / len(rows))
 
-    return answer(pricer.scan(query, rows.step), sums)
+            report(0.0)
+            return accumulate(own, request, report)
+
+        found.append(answer(pricer.scan(query, own.step), sums))
+    return found
 
 
 def _run_joined(

@@ -18,7 +18,7 @@ from fcl.features.base import ColumnMaker, Columns, Family, Scorer
 from fcl.features.candidates import Collector
 from fcl.features.derived import DerivedFamily
 from fcl.features.prices import PriceQuery, Pricer, Prices, Progress, RowVector, Scan, ones
-from fcl.features.run import price_each, run, sums_of
+from fcl.features.run import price_each, sums_of
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
 
@@ -146,12 +146,6 @@ class _SupportPricer:
         return self._prices(query, (yield from self._pricer.scan(self._query(query), step)))
 
     def price(
-        self, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
-    ) -> Prices:
-        """See :class:`fcl.features.prices.Pricer`."""
-        return self._prices(query, run(self._pricer, self._query(query), rows, blocks, progress))
-
-    def price_several(
         self,
         queries: Sequence[PriceQuery],
         rows: Sequence[RowVector],

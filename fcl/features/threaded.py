@@ -19,10 +19,9 @@ from fcl.features.prices import (
     Progress,
     RowVector,
     Scan,
-    answer,
     merge_prices,
 )
-from fcl.features.run import price_each, run
+from fcl.features.run import price_each, scan_in_turn
 from fcl.parallel import Team, cut
 
 #: Pieces of the parts for each thread: the last to end leaves the others idle for a piece at most.
@@ -76,16 +75,6 @@ class PartsPricer(_ThreadedPricer):
         self._idle = list(self._pricers)
 
     def price(
-        self, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
-    ) -> Prices:
-        """What :func:`fcl.features.prices.run` returns."""
-
-        def price(own: Pricer, parts: range, progress: Progress) -> list[Prices]:
-            return [run(own, query.of_parts(parts), rows, blocks, progress)]
-
-        return self._pieces(query.parts, price, progress)[0]
-
-    def price_several(
         self,
         queries: Sequence[PriceQuery],
         rows: Sequence[RowVector],
@@ -93,21 +82,7 @@ class PartsPricer(_ThreadedPricer):
         progress: Progress,
     ) -> list[Prices]:
         """See :class:`fcl.features.prices.Pricer`."""
-
-        def price(own: Pricer, parts: range, progress: Progress) -> list[Prices]:
-            asked = [query.of_parts(parts) for query in queries]
-            return price_each(own, asked, rows, blocks, progress)
-
-        return self._pieces(queries[0].parts, price, progress)
-
-    def _pieces(
-        self,
-        parts: range,
-        price: Callable[[Pricer, range, Progress], list[Prices]],
-        progress: Progress,
-    ) -> list[Prices]:
-        """The prices of each output, of pieces of the parts that are priced side by side."""
-        pieces = cut(parts, PIECES_A_THREAD * self._team.most, UNIT)
+        pieces = cut(queries[0].parts, PIECES_A_THREAD * self._team.most, UNIT)
         shares = Shares(progress, len(pieces))
 
         def piece(number: int) -> list[Prices]:
@@ -115,7 +90,8 @@ class PartsPricer(_ThreadedPricer):
                 own = self._idle.pop() if self._idle else None
             if own is None:
                 own = self._make()
-            found = price(own, pieces[number], shares.of(number))
+            asked = [query.of_parts(pieces[number]) for query in queries]
+            found = price_each(own, asked, rows, blocks, shares.of(number))
             self._idle.append(own)  # after an error it is not used again
             return found
 
@@ -137,21 +113,25 @@ class RowsPricer(_ThreadedPricer):
     """Makes integer sums over ranges of row blocks side by side, and adds them."""
 
     def price(
-        self, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
-    ) -> Prices:
-        """What :func:`fcl.features.prices.run` returns."""
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """See :class:`fcl.features.prices.Pricer`."""
         ranges = cut(blocks, self._team.most)
         while len(self._pricers) < len(ranges):
             self._pricers.append(self._make())
         first = self._pricers[0]
 
-        def sums(request: Any, begin: float, end: float) -> Any:
-            shares = Shares(lambda share: progress(begin + share * (end - begin)), len(ranges))
+        def accumulate(own: RowVector, request: Any, progress: Progress) -> Any:
+            shares = Shares(progress, len(ranges))
 
             def part(number: int) -> Any:
-                own = self._pricers[number]
-                return own.accumulate(request, rows, ranges[number], shares.of(number))
+                pricer = self._pricers[number]
+                return pricer.accumulate(request, own, ranges[number], shares.of(number))
 
             return reduce(first.merge, self._team.map(part, range(len(ranges))))
 
-        return answer(first.scan(query, rows.step), sums)
+        return scan_in_turn(first, queries, rows, accumulate, progress)

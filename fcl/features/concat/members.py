@@ -244,12 +244,6 @@ class ConcatPricer:
         return merge_prices(prices)
 
     def price(
-        self, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
-    ) -> Prices:
-        """See :class:`fcl.features.prices.Pricer`."""
-        return self.price_several([query], [rows], blocks, progress)[0]
-
-    def price_several(
         self,
         queries: Sequence[PriceQuery],
         rows: Sequence[RowVector],

@@ -265,7 +265,7 @@ class GeneratedPricer:
 
     # -- prices --------------------------------------------------------------------------------
 
-    def price_several(
+    def price(
         self,
         queries: Sequence[PriceQuery],
         rows: Sequence[RowVector],

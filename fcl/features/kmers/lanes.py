@@ -77,7 +77,7 @@ class LanePricer(KmerPricer):
         #: of lanes without an output
         self._unused = Heaps(PriceQuery(range(0), find=False), 1, 1.0, family.integer_bound)
 
-    def price_several(
+    def price(
         self,
         queries: Sequence[PriceQuery],
         rows: Sequence[RowVector],
