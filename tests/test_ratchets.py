@@ -20,8 +20,11 @@ TABLE = Path(__file__).parent / "ratchets.toml"
 #: Options of training that stand for all: named in the most files, and by most kinds of jobs.
 OPTIONS = ("l1_ratio", "block_rows", "max_passes", "row_view", "standardize")
 FOLDERS = ("fcl", "tests", "tools")
-#: A branch on one or several outputs.
-_BRANCH = re.compile(r"n_outputs (==|>|!=|>=|<) ?[12]|\.ndim (==|>|!=) ?1|several")
+#: A condition on one or several outputs.
+_BRANCH = re.compile(
+    r"n_outputs (==|>|!=|>=|<) [12]|len\([\w.]*outputs\) (==|>) 1|\.ndim (==|>) 1\b"
+    r"|(^|\bnot |\band |\bor )[\w.]*\.(outputs|coupled)( and\b| or\b|$)"
+)
 _CLASS = re.compile(r"^class [A-Za-z_]+", re.MULTILINE)
 
 
@@ -48,8 +51,11 @@ def double_class_names() -> int:
 
 def branches_on_outputs() -> int:
     kernels = ROOT / "fcl" / "kernels"
-    texts = [text for path, text in files("fcl").items() if not path.is_relative_to(kernels)]
-    return sum(_BRANCH.search(line) is not None for text in texts for line in text.splitlines())
+    own = [tree for path, tree in trees().items() if not path.is_relative_to(kernels)]
+    conditions = [
+        node.test for tree in own for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp)
+    ]
+    return sum(_BRANCH.search(ast.unparse(condition)) is not None for condition in conditions)
 
 
 def lines_of(folder: str) -> int:
