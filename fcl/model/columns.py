@@ -127,18 +127,6 @@ def difference(wanted: ColumnRecord, given: ColumnRecord) -> str:
     return ""
 
 
-def other_record(before: Mapping[str, Any] | None, now: ColumnRecord) -> str:
-    """How the columns differ from those that a checkpoint describes, in words; empty if they do not."""
-    if before is None:  # saved by an earlier version
-        return ""
-    found = now.summary
-    if before["first_id"] != found["first_id"]:
-        return f"the ids of its columns began at {before['first_id']}, begin at {found['first_id']}"
-    if before["sha256"] != found["sha256"]:
-        return "its columns had other names, alleles, means or categories"
-    return ""
-
-
 def _by_position(width: int, note: str) -> ColumnMap:
     # rows of another width are refused, or cut, by those who know their form
     return ColumnMap(width, n_given=width, note=note)

@@ -293,6 +293,7 @@ class ClusterExecutor(ParallelExecutor):
             executor=INLINE,
             lanes=self.lanes,
             clock=Clock(),
+            pause_at=PAUSE_AFTER,  # from its beginning on the worker
         )
         sent = _Sent(self._topic, self._size)
         future = self._cluster.submit(

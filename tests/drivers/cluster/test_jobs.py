@@ -131,8 +131,10 @@ def test_path_with_standard_errors(
 ) -> None:
     """Each point is a task, as those of long paths are."""
     monkeypatch.setattr(jobs, "PAUSE_AFTER", 0.0)
-    job = {"valid_fraction": 0.3, "select": "1se", "refit": True}
-    assert of_path(train_path(rows, client=client, **job)) == of_path(train_path(rows, **job))
+    job, events = {"valid_fraction": 0.3, "select": "1se", "refit": True}, list[Any]()
+    found = train_path(rows, client=client, progress=events.append, **job)
+    assert of_path(found) == of_path(train_path(rows, **job))
+    assert [event for event in events if isinstance(event, Jobs)][-1].sent > PATH["points"]
 
 
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
