@@ -53,6 +53,13 @@ def cluster() -> Iterator[Any]:
         time.sleep(0.1)
 
 
+@pytest.fixture(scope="module")
+def cluster_of_threads() -> Iterator[Any]:
+    """Three workers that are threads of this process, which start at once."""
+    with own_cluster(3, processes=False, protocol="tcp") as found:
+        yield found
+
+
 def _alive(processes: set[psutil.Process]) -> list[str]:
     found = []
     for process in processes:
@@ -90,8 +97,13 @@ def _tasks_of_fcl(dask_scheduler: Any) -> list[str]:
 
 
 @pytest.fixture
-def client(cluster: Any) -> Iterator[Any]:
-    """A client of the cluster, with three workers; the test must leave no results on them."""
+def client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A client with three workers, which are processes in slow tests and threads in quick ones.
+
+    The test must leave no results on them.
+    """
+    slow = request.node.get_closest_marker("slow")
+    cluster = request.getfixturevalue("cluster" if slow else "cluster_of_threads")
     with distributed.Client(cluster, set_as_default=False) as found:
         scale(cluster, found, 3)
         yield found

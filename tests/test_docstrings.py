@@ -112,6 +112,7 @@ def test_functions_say_what_they_return(name: str) -> None:
 @each_name
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fcl.store.clients._FIRST_PAUSE", 0.001)  # of a store that is not there
     # a class of features must be in a module that can be imported
     module = types.ModuleType("examples_here")
     (tmp_path / "examples_here.py").touch()

@@ -25,6 +25,8 @@ from fcl.drivers.online.train import train_online
 from fcl.files.online import read_state
 from fcl.memory.allowance import within
 
+pytestmark = pytest.mark.forked_commands
+
 N, P = 6000, 20
 RANDOM = np.random.default_rng(0)
 X = np.where(RANDOM.random((N, P)) < 0.3, RANDOM.normal(size=(N, P)), 0.0)

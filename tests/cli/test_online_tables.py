@@ -82,6 +82,7 @@ process.run(command)
 
 
 @pytest.mark.slow
+@pytest.mark.forked_commands
 def test_a_killed_command_goes_on(run: Callable[..., Result], folder: Path) -> None:
     given = ("--table", "q2.13", "--rate", "0.25", "--passes", "2", "--block-rows", "256")
     command = [str(value) for value in (folder / "data", *COMMAND, *given, "--out")]

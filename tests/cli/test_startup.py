@@ -77,6 +77,7 @@ def test_public_names() -> None:
     assert isinstance(fcl.__version__, str)
 
 
+@pytest.mark.forked_commands
 def test_python_m_fcl() -> None:
     result = python("-m", "fcl")
     assert result.returncode == 0
@@ -120,11 +121,13 @@ def test_the_shell_completes_values_and_files(words: str, expected: list[tuple[s
     assert [(item.type, item.value) for item in found] == expected
 
 
+@pytest.mark.forked_commands
 def test_help_names_the_exit_codes() -> None:
     text = python("-m", "fcl", "train", "--help").stdout
     assert all(code in text for code in ("130", "143", "  0 ", "  1 ", "  2 ", "  5 ", "  6 "))
 
 
+@pytest.mark.forked_commands
 def test_the_first_line_says_what_is_read(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "fcl", "train", str(tmp_path / "no"), "--features", "kmers:d=3",

@@ -332,6 +332,7 @@ def test_memory_does_not_grow_with_the_file(
     assert peaks[2] < peaks[1] + 300_000
 
 
+@pytest.mark.forked_commands
 def test_a_kill_leaves_no_half_file(tmp_path: Path) -> None:
     """An earlier output stays as it was, and the next conversion removes what a kill left."""
     case = case_of("fasta", tmp_path)

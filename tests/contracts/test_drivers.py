@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dask_cluster import client, cluster  # noqa: F401
+from dask_cluster import client, cluster, cluster_of_threads  # noqa: F401
 from generators import Later
 from jobs import JOBS, OPTIONS, Job
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dask_cluster import client, cluster  # noqa: F401
+from dask_cluster import client, cluster, cluster_of_threads  # noqa: F401
 
 import fcl
 from fcl.store import RemotePath

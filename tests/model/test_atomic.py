@@ -191,6 +191,7 @@ with which(sys.argv[2]):
 
 
 @pytest.mark.thin(2)
+@pytest.mark.forked_commands
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_leftovers_of_a_killed_writer_go(tmp_path: Path, kind: str) -> None:
     """The next writer of the same target removes them; those of a writer who lives stay."""

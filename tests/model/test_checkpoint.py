@@ -376,6 +376,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.forked_commands
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ckpt"
     with subprocess.Popen(

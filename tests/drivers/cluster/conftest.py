@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dask_cluster import client, cluster  # noqa: F401
+from dask_cluster import client, cluster, cluster_of_threads  # noqa: F401
 from rows import acceptors, pyrimidines
 
 
