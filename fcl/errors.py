@@ -133,7 +133,7 @@ class StopTraining(Exception):
     >>> def stop(event):
     ...     if isinstance(event, PassDone) and event.gap < 0.5:
     ...         raise fcl.StopTraining
-    >>> str(fcl.train(data, "columns", C=1.0, progress=stop, warn=False).reason)
+    >>> str(fcl.train(data, "columns", C=1.0, progress=stop).reason)
     'callback'
     """
 
