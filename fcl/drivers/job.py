@@ -30,7 +30,7 @@ from fcl.drivers.rows import (
     check_data_set,
     weighted_by_class,
 )
-from fcl.errors import BudgetError, InputError
+from fcl.errors import BudgetError, InputError, ScaleWarning
 from fcl.features import (
     Family,
     Generator,
@@ -38,7 +38,7 @@ from fcl.features import (
 )
 from fcl.features.centred import with_centres, with_centres_of
 from fcl.features.registry import check_home
-from fcl.features.standardized import say_divided, standardized
+from fcl.features.standardized import say_divided, standardized, uneven_scales
 from fcl.memory.allowance import within
 from fcl.objective import Limits, Loss, find_loss, resolve_C
 from fcl.options import TrainOptions
@@ -87,8 +87,11 @@ class Job(Problem):
             n_outputs=self.n_outputs,
         )
 
-    def warn(self) -> None:
-        """Warn of what differs from what the user gave: covariates, writers, labels without rows."""
+    def warn(self, stacklevel: int = 4) -> None:
+        """Warn of what differs from what the user gave: covariates, writers, labels without rows.
+
+        Also of columns of uneven scales.  stacklevel : of the user, as for :func:`warnings.warn`.
+        """
         if self.design is not None:
             self.design.warn()
         say_divided(self.family, self.train.data.column_names)
@@ -96,12 +99,17 @@ class Job(Problem):
             warnings.warn(
                 f"writers: the memory budget has room for {counted(writers, 'writer')}, not for "
                 f"{self.wanted_writers}; raise memory for more",
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
+        data = self.train.data
+        constant = uneven = ""
         if self.train.target_columns > 1 and self.loss.classifies:
-            data = self.train.data
-            if text := constant_labels(self.train.y, data.target_name, data.target_columns):
-                warnings.warn(text, stacklevel=4)
+            constant = constant_labels(self.train.y, data.target_name, data.target_columns)
+        if not self.options.standardize:
+            uneven = uneven_scales(self.family, data.column_names)
+        for text, category in ((constant, UserWarning), (uneven, ScaleWarning)):
+            if text:
+                warnings.warn(text, category, stacklevel=stacklevel)
 
     @property
     def limits(self) -> Limits:

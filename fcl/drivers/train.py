@@ -21,8 +21,7 @@ from fcl.drivers.result import TrainResult
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session
-from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
-from fcl.features.standardized import uneven_scales
+from fcl.errors import ConvergenceWarning, InputError
 from fcl.files.checkpoint import Checkpoint, compared_options
 from fcl.files.folder import CheckpointFolder
 from fcl.files.model import check_header
@@ -315,8 +314,6 @@ def run_training(**given: Any) -> TrainResult:
         check_job(job)
     if warn:
         job.warn()
-    if warn and not options.standardize and (text := _scales(job)):
-        warnings.warn(text, ScaleWarning, stacklevel=3)
     start = None if initial is None else start_point(job, initial)
     kept = options.of_job()
     if resume is not None:
@@ -370,11 +367,6 @@ def run_training(**given: Any) -> TrainResult:
     if warn and not expected and reporter.error is None:
         warnings.warn(result.message, ConvergenceWarning, stacklevel=3)
     return reporter.finish(result)
-
-
-def _scales(job: Job) -> str:
-    """A warning of uneven scales of columns, by their names; empty if there is none."""
-    return uneven_scales(job.family, job.train.data.column_names)
 
 
 def _loaded(resume: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint | None:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from fcl.checks import flag, is_whole, whole
 from fcl.data import DataSet
 from fcl.data.columns import ColumnRecord
-from fcl.drivers.cluster.jobs import executor_for
+from fcl.drivers.cluster.jobs import executor_for, refuse_processes
 from fcl.drivers.executor import Executor, Needs, RunContext
 from fcl.drivers.job import make_job
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
@@ -305,12 +305,9 @@ class Estimator(FittedPredictor, ABC):
         if self.dask is not None and not has_jobs:
             options |= {"client": client, "dask": address}
             client = address = None
-        needs, somewhere = None, client is not None or address is not None
-        if somewhere and options["driver"] == "processes":
-            raise InputError(
-                "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
-            )
-        if somewhere or has_jobs:
+        needs = None
+        refuse_processes(options["driver"], client, address)
+        if client is not None or address is not None or has_jobs:
             known = (TRAINING.keys() & options.keys()) - {"C", "features"}
             job = TrainOptions.checked({name: options[name] for name in known}, alpha=1.0)
             needs = Needs.of(make_job(data[0], options["features"], job))

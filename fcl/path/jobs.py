@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,8 @@ from fcl.data import DataSet
 from fcl.drivers.executor import Needs
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.session import started
-from fcl.errors import InputError, ScaleWarning
+from fcl.errors import InputError
 from fcl.features.base import is_sampled
-from fcl.features.standardized import uneven_scales
 from fcl.objective import Loss, find_loss
 from fcl.options import FIXED, TrainOptions
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
@@ -112,10 +110,7 @@ def make_path_jobs(
             "features, such as fourier:n=10000"
         )
     if warn:
-        job.warn()
-    scales = uneven_scales(job.family, data.column_names)
-    if warn and scales and not job.options.standardize:
-        warnings.warn(scales, ScaleWarning, stacklevel=4)
+        job.warn(stacklevel=5)
     folds = units = None
     if groups is None:
         groups = data.groups if cv is not None else valid and valid.groups

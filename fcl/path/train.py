@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fcl.checks import flag
 from fcl.data import DataSet
 from fcl.drivers.cluster.connect import check_cluster
-from fcl.drivers.cluster.jobs import executor_for
+from fcl.drivers.cluster.jobs import executor_for, refuse_processes
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, InputError
@@ -205,7 +205,9 @@ def run_path(**given: Any) -> PathResult:
     data = data.with_added(given["offset"], given["covariates"])
     training = {name: given[name] for name in _TRAINING if name in given}
     training_options = TrainOptions.checked(training, alpha=1.0)
-    _check_cluster(training_options, client)
+    if training_options.driver == "dask":
+        check_cluster(client, training_options.dask, training_options.dask_tls)
+    refuse_processes(training_options.driver, client, training_options.dask)
     grid = Grid(options.points, options.C_max)
     if given["alphas"] is not None:
         if options.C_max is not None:
@@ -262,16 +264,6 @@ def run_path(**given: Any) -> PathResult:
     if warn and reporter.error is None and reason is not StopReason.CALLBACK:
         _warn(result)
     return reporter.finish(result)
-
-
-def _check_cluster(options: TrainOptions, client: Any) -> None:
-    """Raise InputError for a cluster that is not named, or whose jobs would start processes."""
-    if options.driver == "dask":
-        check_cluster(client, options.dask, options.dask_tls)
-    if options.driver == "processes" and (client is not None or options.dask is not None):
-        raise InputError(
-            "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
-        )
 
 
 def _of_jobs(options: TrainOptions, client: Any) -> TrainOptions:

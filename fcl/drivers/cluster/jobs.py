@@ -348,6 +348,14 @@ class ClusterExecutor(ParallelExecutor):
             self._report(event)
 
 
+def refuse_processes(driver: str, client: Any, dask: str | None) -> None:
+    """Raise InputError if jobs on a cluster would start processes."""
+    if driver == "processes" and (client is not None or dask is not None):
+        raise InputError(
+            "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
+        )
+
+
 @contextmanager
 def executor_for(
     client: Any,

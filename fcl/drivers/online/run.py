@@ -20,8 +20,10 @@ from fcl.drivers.rows import Rows
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, OutputExistsError
 from fcl.features.rows import RowChunk
-from fcl.files.result_file import Output, Save
+from fcl.files.online import OnlineState
+from fcl.files.result_file import Output
 from fcl.memory.meter import rss_anon
+from fcl.model.model import Model
 from fcl.online import Learner
 from fcl.run.bar import Progress
 from fcl.run.events import Event, OnlineProgress, Started
@@ -274,12 +276,16 @@ class OnlineRun:
         }
 
 
-def write_model(output: Output, save: Save) -> bool:
-    """Write the model so far; returns whether it was written.  A failure never ends learning."""
+def write_model(output: Output, model: Model, state: OnlineState | None) -> bool:
+    """Write the model so far, with what resumes the run; returns whether it was written.
+
+    A failure never ends learning.
+    """
+    members = None if state is None else state.members()
 
     def write() -> None:
         try:
-            output.write(save)
+            output.write(lambda path, replaces: model.save(path, replaces, members))
         except OutputExistsError as error:  # it was written beside
             _log.warning("%s", error)
 

@@ -22,15 +22,15 @@ from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.online.blocks import RowBlock
 from fcl.drivers.online.job import OnlineJob, make_online_job
-from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import OnlineReporter, OnlineRun, RunPosition, write_model
 from fcl.drivers.online.train import (
     OnlineResult,
     _state,
+    begin,
     full_message,
     kept_options,
     model_of,
-    restored,
+    output_of,
 )
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
@@ -158,23 +158,12 @@ def learn_stream(
     reporter.started(job)
     compilation = kernels.compilation.Compilation(lambda: reporter.report(Compiling(JOB_SECONDS)))
     with compilation, one_blas_thread():
-        begun = time.monotonic()
-        if job.running.rate == "auto":
-            found = choose_rate(job, all_rows=True)
-            job = replace(job, options=replace(job.options, rate=found))
-            seconds["rate"] = time.monotonic() - begun
-        learner, place = (
-            (job.new_learner(), RunPosition()) if state is None else restored(job, state)
-        )
-
-        output = save if isinstance(save, Output) or save is None else Output(save, overwrite=True)
+        job, learner, place = begin(job, state, seconds, all_rows=True)
+        begun, output = time.monotonic(), output_of(save)
 
         def written() -> bool:
-            if output is None:
-                return False
-            more = None if bare else run.state().members()
-            model = run.model()
-            return write_model(output, lambda path, replaces: model.save(path, replaces, more))
+            state = None if bare or output is None else run.state()
+            return output is not None and write_model(output, run.model(), state)
 
         report, stop = reporter.report, reporter.should_stop
         run = _StreamRun(job, learner, place, (first, blocks), report, stop, written, before)
@@ -185,7 +174,7 @@ def learn_stream(
                 raise
             kept = f"the model of the {learner.rows:,} rows before is in {output.path}"
             raise InputError(f"{error}; {kept}") from None
-        seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
+        seconds["learning"] = time.monotonic() - begun
         if reporter.error is not None:
             written()
     result = OnlineResult(

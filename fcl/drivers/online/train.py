@@ -269,24 +269,18 @@ def run_online(**given: Any) -> OnlineResult:
     reporter.started(job)
     compilation = kernels.compilation.Compilation(lambda: reporter.report(Compiling(JOB_SECONDS)))
     with compilation, one_blas_thread():
-        begun = time.monotonic()
-        if job.running.rate == "auto":
-            job = replace(job, options=replace(job.options, rate=choose_rate(job)))
-            seconds["rate"] = time.monotonic() - begun
-        learner, place = _start(job, state)
-        fingerprint = data.fingerprint()
-
-        output = save if isinstance(save, Output) or save is None else Output(save, overwrite=True)
+        job, learner, place = begin(job, state, seconds)
+        _check_passes(job, place)
+        begun, fingerprint, output = time.monotonic(), data.fingerprint(), output_of(save)
 
         def written() -> None:
             if output is not None:
-                now = _state(job, learner, run.place, fingerprint).members()
-                model = model_of(job, learner, fingerprint)
-                write_model(output, lambda path, replaces: model.save(path, replaces, now))
+                now = _state(job, learner, run.place, fingerprint)
+                write_model(output, model_of(job, learner, fingerprint), now)
 
         run = OnlineRun(job, learner, place, reporter.report, reporter.should_stop, written)
         reason = reporter.cause(_run(run))
-        seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
+        seconds["learning"] = time.monotonic() - begun
         data.check_unchanged()
         kept = _state(job, learner, run.place, fingerprint)
         model = model_of(job, learner, fingerprint)
@@ -379,17 +373,34 @@ def _check_data(model: Model, data: DataSet, path: Any) -> None:
     )
 
 
-def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, RunPosition]:
-    """A new learner, or the one of a state, and its place."""
+def output_of(save: Any) -> Output | None:
+    """The file to which a run writes its model, if the user named one."""
+    return save if isinstance(save, Output) or save is None else Output(save, overwrite=True)
+
+
+def begin(
+    job: OnlineJob, state: OnlineState | None, seconds: dict[str, float], all_rows: bool = False
+) -> tuple[OnlineJob, Learner, RunPosition]:
+    """The job with its rate, and a new learner, or the one of a state, with its place in the rows.
+
+    seconds : gets the time of the trials of rates.  all_rows : as for :func:`choose_rate`.
+    """
+    if job.running.rate == "auto":
+        since = time.monotonic()
+        job = replace(job, options=replace(job.options, rate=choose_rate(job, all_rows)))
+        seconds["rate"] = time.monotonic() - since
     if state is None:
-        return job.new_learner(), RunPosition()
-    learner, place = restored(job, state)
+        return job, job.new_learner(), RunPosition()
+    return job, *restored(job, state)
+
+
+def _check_passes(job: OnlineJob, place: RunPosition) -> None:
+    """Raise InputError if a run that continues has made its passes."""
     if place.passes >= job.running.passes:
         raise InputError(
             f"passes: the run has made {place.passes} of {job.running.passes} passes; raise passes to "
             "continue"
         )
-    return learner, place
 
 
 def restored(job: OnlineJob, state: OnlineState) -> tuple[Learner, RunPosition]:
