@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -37,6 +37,12 @@ class Table:
     #: before the first colon, and the rest on a click
     sortable: bool = False
     marked: int | None = None  #: the row that the page prints in bold
+
+    @classmethod
+    def of(cls, name: str, columns: Mapping[str, Iterable[Any]], caption: str = "") -> Table:
+        """A table of columns by their names; without a caption, only the CSV file has it."""
+        rows = [list(row) for row in zip(*columns.values(), strict=True)]
+        return cls(name, list(columns), rows, caption, shown=bool(caption))
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,11 @@ class Context:
             return "against it", "for it"
         negative, positive = self.labels
         return f"towards {negative}", f"towards {positive}"
+
+
+def first_of(n: int, total: int, what: str = "") -> str:
+    """A sentence that only the first ones are shown; empty if all are.  what : in the plural."""
+    return f" The first {n:,} of {f'{total:,} {what}'.rstrip()}." if total > n else ""
 
 
 def name_text(text: str) -> str:

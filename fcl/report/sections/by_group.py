@@ -44,11 +44,8 @@ def scores_by_group(predictions: Predictions, metric: str = "") -> Blocks:
         name = list(columns)[-1]
         overall = float(_errors(predictions, predictions.totals.all(), metric)[name][0])
         caption = f"{name[0].upper()}{name[1:]} of each group; the line is all rows together."
-    lines = [
-        list(line)
-        for line in zip(names, rows, *(c.tolist() for c in columns.values()), strict=True)
-    ]
-    table = Table("groups", ["group", "rows", *columns], lines)
+    numbers = {name: values.tolist() for name, values in columns.items()}
+    table = Table.of("groups", {"group": names, "rows": rows, **numbers})
     return _blocks(table, overall, caption, strokes=2 if "AUPRC" in columns else None)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +43,8 @@ MOST_PASSES = 500
 MOST_DOTS = 60
 #: Larger numbers, from a damaged or forged history, are not drawn.
 MOST_DRAWN = 1e100
-#: Columns of the CSV file.
+#: Columns that are drawn, and those of the CSV file.
+DRAWN = ("number", "objective", "bound", "gap", "active", "cached")
 COLUMNS = (
     "number", "objective", "bound", "gap", "max_violation", "priced", "cached", "active", "evicted",
     "cache_bytes", "cache_capacity", "rows_per_second", "memory_bytes", "beta",
@@ -62,11 +61,14 @@ def section(context: Context) -> Section:
     blocks = [_gap_bar(certificate.gap, tol)] if certificate.has_gap else []
     lead = proof(certificate)
     if len(history):
-        curves = _Curves.of(history)
+        metric, scores = history.validation()
+        metric = metric and short(score_title(metric), 12)
+        columns = {name: history.column(name) for name in DRAWN}
+        curves = thinned({**columns, "seconds": history.elapsed(), "validation": scores})
         lead = f"{lead} {_lead(history)}"
         facts += _facts(history)
-        panels = _draw(curves, tol)
-        blocks.append(Figure("convergence", panels, _caption(curves), _table(history)))
+        panels = _draw(curves, metric, tol)
+        blocks.append(Figure("convergence", panels, _caption(metric), _table(history)))
     return Section("convergence", "Certificate and training", lead, facts, blocks, folded=True)
 
 
@@ -115,7 +117,7 @@ def _gap_bar(gap: float, tol: float) -> Figure:
         "Relative duality gap, on a log scale: the bar runs from 1, where nothing is proved, to the gap "
         "of this model."
     )
-    data = Table("gap", ["gap", "tolerance"], [[gap, tol]], shown=False)
+    data = Table.of("gap", {"gap": [gap], "tolerance": [tol]})
     return Figure("gap", [drawn.svg], caption, data)
 
 
@@ -125,38 +127,18 @@ def _label(axes: Axes, at: tuple[float, float], text: str, ha: str, **style: Any
     axes.annotate(text, at, (distance, 0), textcoords="offset points", ha=ha, **style)
 
 
-@dataclass(frozen=True, eq=False)
-class _Curves:
-    """Numbers of at most MOST_PASSES passes, each float64 (passes,)."""
-
-    seconds: Floats
-    number: Floats
-    objective: Floats
-    bound: Floats
-    gap: Floats
-    active: Floats
-    cached: Floats
-    metric: str
-    validation: Floats
-
-    @property
-    def style(self) -> str:
-        """Lines, with a dot for each pass if there are few."""
-        return ".-" if len(self.gap) <= MOST_DOTS else "-"
-
-    @classmethod
-    def of(cls, history: History) -> _Curves:
-        at = np.unique(np.linspace(0, len(history) - 1, MOST_PASSES).astype(np.intp))
-        metric, validation = history.validation()
-        names = ("number", "objective", "bound", "gap", "active", "cached")
-        own = {name: _drawable(history.column(name)[at]) for name in names}
-        seconds, scores = _drawable(history.elapsed()[at]), _drawable(validation[at])
-        return cls(seconds, **own, metric=metric, validation=scores)
+def thinned(columns: Mapping[str, Floats]) -> dict[str, Floats]:
+    """At most MOST_PASSES numbers of each column; NaN in place of those that could overflow."""
+    n = len(next(iter(columns.values())))
+    at = np.unique(np.linspace(0, n - 1, MOST_PASSES).astype(np.intp))
+    drawable = {name: np.abs(values[at]) < MOST_DRAWN for name, values in columns.items()}
+    return {name: np.where(drawable[name], columns[name][at], np.nan) for name in columns}
 
 
-def _drawable(values: Floats) -> Floats:
-    """Numbers with NaN in place of those whose differences could overflow in a picture."""
-    return np.where(np.abs(values) < MOST_DRAWN, values, np.nan)
+def plot(axes: Any, x: Floats, values: Floats, colour: str, label: str = "") -> None:
+    """A line, with a dot for each number if there are few."""
+    style = ".-" if len(x) <= MOST_DOTS else "-"
+    axes.plot(x, values, style, color=colour, label=label or None)
 
 
 def _lead(history: History) -> str:
@@ -188,13 +170,9 @@ def _facts(history: History) -> list[tuple[str, str]]:
     return facts
 
 
-def _caption(curves: _Curves) -> str:
+def _caption(metric: str) -> str:
     text = "Objective and lower bound; relative gap with the tolerance; active and cached features"
-    return f"{text}; {_metric(curves)} of the validation rows." if curves.metric else f"{text}."
-
-
-def _metric(curves: _Curves) -> str:
-    return short(score_title(curves.metric), 12)
+    return f"{text}; {metric} of the validation rows." if metric else f"{text}."
 
 
 def _table(history: History) -> Table:
@@ -202,25 +180,20 @@ def _table(history: History) -> Table:
     columns = {"seconds": history.elapsed(), **{name: history.column(name) for name in COLUMNS}}
     if metric:
         columns[f"validation_{short(metric)}"] = scores
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    return Table("convergence", list(columns), rows, shown=False)
+    return Table.of("convergence", columns)
 
 
-def _draw(curves: _Curves, tol: float) -> list[str]:
+def _draw(curves: Mapping[str, Floats], metric: str, tol: float) -> list[str]:
     """A panel for each quantity over seconds, and over passes."""
-    quantities: list[tuple[str, Callable[[Any, Floats], None], tuple[str, ...]]] = [
-        ("objective", partial(_objective, curves=curves), ("objective", "bound")),
-        ("relative gap", partial(_gap, curves=curves, tol=tol), ()),
-        ("features", partial(_features, curves=curves), ("active", "cached")),
-    ]
-    if curves.metric:
-        validation = partial(_validation, curves=curves)
-        quantities.append((f"validation {_metric(curves)}", validation, ()))
+    quantities: dict[str, Callable[[Any, Floats, Mapping[str, Floats], float], tuple[str, ...]]]
+    quantities = {"objective": _objective, "relative gap": _gap, "features": _features}
+    if metric:
+        quantities[f"validation {metric}"] = _validation
     panels = []
-    for name, plot, legend in quantities:
-        for xlabel, x in (("seconds", curves.seconds), ("passes", curves.number)):
+    for name, draw in quantities.items():
+        for xlabel, x in (("seconds", curves["seconds"]), ("passes", curves["number"])):
             with drawing(PANEL, 1.9) as drawn:
-                plot(drawn.axes, x)
+                legend = draw(drawn.axes, x, curves, tol)
                 drawn.axes.set(xlabel=xlabel, ylabel=name)
                 if xlabel == "passes":
                     if len(x) == 1 and np.isfinite(x[0]):
@@ -234,36 +207,40 @@ def _draw(curves: _Curves, tol: float) -> list[str]:
     return panels
 
 
-def _validation(axes: Any, x: Floats, curves: _Curves) -> None:
-    axes.plot(x, curves.validation, curves.style, color=THIRD)
+def _validation(axes: Any, x: Floats, curves: Mapping[str, Floats], tol: float) -> tuple[str, ...]:
+    plot(axes, x, curves["validation"], THIRD)
+    return ()
 
 
-def _objective(axes: Any, x: Floats, curves: _Curves) -> None:
-    axes.plot(x, curves.objective, curves.style, color=ACCENT)
-    axes.plot(x, curves.bound, curves.style, color=SECOND)
-    known = curves.objective[np.isfinite(curves.objective)]
-    if not len(known):
-        return
-    first, last = known.max(), known.min()
-    spread = max(first - last, 1e-3 * abs(last)) or 1.0
-    lowest = np.nanmin(curves.bound, initial=last)
-    # early bounds are so low that they would flatten the objective
-    axes.set_ylim(max(lowest, last - spread) - 0.05 * spread, first + 0.05 * spread)
+def _objective(axes: Any, x: Floats, curves: Mapping[str, Floats], tol: float) -> tuple[str, ...]:
+    objective, bound = curves["objective"], curves["bound"]
+    plot(axes, x, objective, ACCENT)
+    plot(axes, x, bound, SECOND)
+    known = objective[np.isfinite(objective)]
+    if len(known):
+        first, last = known.max(), known.min()
+        spread = max(first - last, 1e-3 * abs(last)) or 1.0
+        lowest = np.nanmin(bound, initial=last)
+        # early bounds are so low that they would flatten the objective
+        axes.set_ylim(max(lowest, last - spread) - 0.05 * spread, first + 0.05 * spread)
+    return "objective", "bound"
 
 
-def _gap(axes: Any, x: Floats, curves: _Curves, tol: float) -> None:
-    gap = np.where(curves.gap > 0.0, curves.gap, np.nan)
-    axes.plot(x, gap, curves.style, color=ACCENT)
+def _gap(axes: Any, x: Floats, curves: Mapping[str, Floats], tol: float) -> tuple[str, ...]:
+    gap = np.where(curves["gap"] > 0.0, curves["gap"], np.nan)
+    plot(axes, x, gap, ACCENT)
     marked = tol if 0.0 < tol < 1.0 else 1.0
     smallest = np.nanmin(np.append(gap, marked))
     log_axis(axes, "y", max(smallest, LEAST_GAP), max(1.0, np.nanmax(gap, initial=1.0)))
     if marked == tol:
         axes.axhline(tol, color=SECOND, linewidth=1.0, linestyle="--")
+    return ()
 
 
-def _features(axes: Any, x: Floats, curves: _Curves) -> None:
-    axes.plot(x, curves.active, curves.style, color=ACCENT)
-    axes.plot(x, curves.cached, curves.style, color=SECOND)
-    most = max(np.nanmax(curves.active, initial=0.0), np.nanmax(curves.cached, initial=0.0))
+def _features(axes: Any, x: Floats, curves: Mapping[str, Floats], tol: float) -> tuple[str, ...]:
+    plot(axes, x, curves["active"], ACCENT)
+    plot(axes, x, curves["cached"], SECOND)
+    most = max(np.nanmax(curves[name], initial=0.0) for name in ("active", "cached"))
     axes.set_ylim(0.0, 1.05 * max(most, 1.0))
     axes.locator_params(axis="y", integer=True)
+    return "active", "cached"

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.report.columns import FeatureStats
-from fcl.report.contract import Context, Figure, Section, Table
+from fcl.report.contract import Context, Figure, Section, Table, first_of
 from fcl.report.figures import ACCENT, PANEL, SECOND, bars, drawing, short
 from fcl.report.logo import draw_logo
 from fcl.report.motifs import MergedMotif, WeightedMotif, merged_motifs
@@ -115,12 +115,15 @@ def _folded(stats: FeatureStats | None, order: npt.NDArray[np.intp]) -> list[lis
 def _of_outputs(context: Context) -> Table:
     """Intercept and number of features of each output."""
     weights, noun = context.weights, context.model.noun
-    counts = [(weights > 0.0).sum(axis=0).tolist(), (weights < 0.0).sum(axis=0).tolist()]
-    columns = (context.outputs, context.model.intercepts.tolist(), *counts)
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    more = f" The first {MOST_OUTPUTS} of {len(rows):,}." if len(rows) > MOST_OUTPUTS else ""
-    head = [noun, "intercept", "weights above 0", "weights below 0"]
-    return Table("intercepts", head, rows[:MOST_OUTPUTS], f"The {context.nouns}.{more}")
+    shown = slice(MOST_OUTPUTS)
+    columns = {
+        noun: context.outputs[shown],
+        "intercept": context.model.intercepts[shown].tolist(),
+        "weights above 0": (weights > 0.0).sum(axis=0)[shown].tolist(),
+        "weights below 0": (weights < 0.0).sum(axis=0)[shown].tolist(),
+    }
+    more = first_of(MOST_OUTPUTS, len(context.outputs))
+    return Table.of("intercepts", columns, f"The {context.nouns}.{more}")
 
 
 # -- motifs ----------------------------------------------------------------------------------------
@@ -226,15 +229,14 @@ def _positions(context: Context) -> list[Figure]:
     with drawing(PANEL, 2.0) as right:
         _heat(right.axes, letters, at, width)
         right.axes.set_xlabel("position")
-    rows = [[int(x), int(c), *row] for x, c, row in zip(at, counts, letters.tolist(), strict=True)]
-    head = ["position", "patterns that begin here", *(f"sum of |weight| on {a}" for a in "ACGT")]
+    columns: dict[str, np.ndarray] = {"position": at, "patterns that begin here": counts}
+    columns |= {f"sum of |weight| on {a}": letters[:, i] for i, a in enumerate("ACGT")}
     summed = f", summed over the {context.nouns}," if len(context.outputs) > 1 else ""
     caption = (
         f"Patterns by the position of their first letter; the sum of |weight|{summed} of the patterns "
         "that fix a letter at a position (stronger colour: larger)."
     )
-    data = Table("positions", head, rows, shown=False)
-    return [Figure("positions", [left.svg, right.svg], caption, data)]
+    return [Figure("positions", [left.svg, right.svg], caption, Table.of("positions", columns))]
 
 
 def _letter_weights(placed: Sequence[tuple[int, str, float]], length: int, width: int) -> Floats:
@@ -285,8 +287,7 @@ def _pictures(context: Context, lines: list[FeatureLine]) -> list[Figure]:
         rows += [[output, name, weight] for name, weight in zip(names, weights, strict=True)]
     noun = context.model.noun
     caption = f"The {MOST_BARS} features of the largest |weight| of each {noun}."
-    if len(context.outputs) > len(drawn):
-        caption += f" The first {len(drawn)} of {len(context.outputs):,} {context.nouns}."
+    caption += first_of(len(drawn), len(context.outputs), context.nouns)
     data = Table("strongest", [noun, "feature", "weight"], rows, shown=False)
     return [Figure("strongest", panels, caption, data)]
 

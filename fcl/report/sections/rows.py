@@ -167,9 +167,7 @@ def _logo(
     heights = np.zeros((len(text), 5))
     heights[np.arange(len(text)), ["ACGTN".index(letter) for letter in text]] = letters
     panels, sentence = logo_panels("ACGTN", heights, context.origin, "contribution", 1.5)
-    rows = [
-        [i - context.origin, letter, value]
-        for i, (letter, value) in enumerate(zip(text, letters, strict=True))
-    ]
-    data = Table(f"letters_{chosen.key}", ["position", "letter", "contribution"], rows, shown=False)
+    positions = range(-context.origin, len(text) - context.origin)
+    columns = {"position": positions, "letter": text, "contribution": letters}
+    data = Table.of(f"letters_{chosen.key}", columns)
     return Figure(f"row_{chosen.key}", panels, f"{title} {sentence}".rstrip(), data)

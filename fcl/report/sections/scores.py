@@ -9,7 +9,7 @@ import numpy as np
 
 from fcl.model import Model
 from fcl.report.cells import Cells, ranking_errors
-from fcl.report.contract import Context, Figure, Section, Table, name_text
+from fcl.report.contract import Context, Figure, Section, Table, first_of, name_text
 from fcl.report.figures import ACCENT, INK, PANEL, SECOND, drawing, short
 from fcl.report.measured import Measured
 from fcl.report.predictions import MOST_PREDICTED, Predictions
@@ -206,11 +206,11 @@ def _areas(predictions: Predictions) -> dict[str, Floats]:
 def _outputs(context: Context, columns: dict[str, Floats]) -> Table:
     """A line for each of several outputs."""
     names = context.outputs
-    more = f" The first {MOST_OUTPUTS:,} of {len(names):,}." if len(names) > MOST_OUTPUTS else ""
-    lists = (values.tolist() for values in columns.values())
-    rows = [list(row) for row in zip(names, *lists, strict=True)][:MOST_OUTPUTS]
-    noun = context.predictor.noun
-    return Table("outputs", [noun, *columns], rows, f"Each {noun} by itself.{more}")
+    noun, more = context.predictor.noun, first_of(MOST_OUTPUTS, len(names))
+    shown = {name: values[:MOST_OUTPUTS].tolist() for name, values in columns.items()}
+    return Table.of(
+        "outputs", {noun: names[:MOST_OUTPUTS], **shown}, f"Each {noun} by itself.{more}"
+    )
 
 
 def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
@@ -250,8 +250,8 @@ def _histogram(context: Context, y: Floats, margins: Floats, weights: Floats) ->
         drawn.axes.axvline(0.0, color=INK, linewidth=0.8)
         drawn.axes.set(xlabel="margin", ylabel="share of the class")
         drawn.figure.legend(loc="outside upper center", ncols=2)
-    rows = [list(row) for row in zip(edges[:-1], edges[1:], *counts, strict=True)]
-    data = Table("margins", ["low", "high", "negative", "positive"], rows, shown=False)
+    ends = {"low": edges[:-1], "high": edges[1:]}
+    data = Table.of("margins", {**ends, "negative": counts[0], "positive": counts[1]})
     caption = f"Margins by class. A margin above 0 predicts the positive label. {OUTER}"
     return Figure("margins", [drawn.svg], caption, data)
 
@@ -363,8 +363,7 @@ def _calibrations(context: Context, predictions: Predictions) -> Blocks:
         columns = (bins.predicted, bins.observed, bins.low, bins.high, bins.rows)
         lines += [[names[number], *line] for line in zip(*columns, strict=True)]
     text = "Ten bins of the predictions, with 95 % intervals; dashed: perfect."
-    if len(names) > len(panels):
-        text += f" The first {len(panels)} of {len(names):,}."
+    text += first_of(len(panels), len(names))
     head = [model.noun, "predicted", "observed", "low", "high", "rows"]
     if len(names) == 1:
         head, lines = head[1:], [line[1:] for line in lines]
@@ -400,6 +399,5 @@ def _residuals(cells: Cells) -> Figure:
         drawn.axes.stairs(counts, edges, color=ACCENT, fill=True, alpha=0.5)
         drawn.axes.axvline(0.0, color=INK, linewidth=0.8)
         drawn.axes.set(xlabel="target - prediction", ylabel="rows, by weight")
-    rows: list[list[Any]] = [list(row) for row in zip(edges[:-1], edges[1:], counts, strict=True)]
-    data = Table("residuals", ["low", "high", "rows"], rows, shown=False)
+    data = Table.of("residuals", {"low": edges[:-1], "high": edges[1:], "rows": counts})
     return Figure("residuals", [drawn.svg], f"Residuals of the rows. {OUTER}", data)
