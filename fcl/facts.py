@@ -23,13 +23,8 @@ _LEFT = "style='text-align:left'"
 class Fact(NamedTuple):
     """One thing that is known.
 
-    Attributes
-    ----------
-    name : str
-    text : str
-        The fact in words; it may hold text from a file.
-    value : optional
-        The fact as a JSON value; None if the text says it all.
+    text : the fact in words; it may hold text from a file.
+    value : the fact as a JSON value; None if the text says it all.
     """
 
     name: str

@@ -35,18 +35,10 @@ def parse_kind(noun: str, text: str, kinds: Mapping[str, type[Kind]]) -> Kind:
 
     An option may have the limit 1 (``below`` in the metadata of its field).
 
-    Parameters
-    ----------
-    noun : str
-        What a kind is, for messages.
-    text : str
-    kinds : mapping of str to dataclass
-        By name; fields are options.
+    noun : what a kind is, for messages.
+    kinds : mapping of str to dataclass, by name; fields are options.
 
-    Raises
-    ------
-    InputError
-        The message lists the kinds, or names the wrong option.
+    Raises InputError: the message lists the kinds, or names the wrong option.
     """
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     kind: Any = kinds.get(name.replace("-", "_"))

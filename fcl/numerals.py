@@ -22,14 +22,7 @@ def read_number(text: str | bytes) -> float | None:
     takes ``1_0``, digits of other alphabets or other blanks of Unicode. Unlike C, this takes neither
     hexadecimal numbers (``0x10``) nor ``nan(1)``, and always a point, whatever the locale.
 
-    Parameters
-    ----------
-    text : str or bytes
-
-    Returns
-    -------
-    float or None
-        Rounded to the nearest float64; infinite beyond its range.
+    The number is rounded to the nearest float64, and infinite beyond its range.
     """
     text = _as_str(text)
     return float(text) if _NUMBER.fullmatch(text) else None

@@ -142,10 +142,7 @@ class Team:
 
     ``threads`` is read before each part is taken, so a lower number takes effect within one kernel call.
 
-    Parameters
-    ----------
-    most : int
-        Maximum number of threads, including the caller's.
+    most : maximum number of threads, including the caller's.
     """
 
     def __init__(self, most: int = 1) -> None:

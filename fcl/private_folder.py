@@ -18,10 +18,7 @@ def exposure(path: str | os.PathLike[str]) -> str:
     nobody else may write to the folder. In a folder with the sticky bit, such as ``/tmp``, others may
     write, but can neither rename nor remove what is not theirs.
 
-    Raises
-    ------
-    OSError
-        A part of the path does not exist, or links form a circle.
+    Raises OSError: a part of the path does not exist, or links form a circle.
     """
     # whoever owns the root can replace Python itself; in a user namespace that is not always user 0
     trusted = {os.getuid(), 0, os.stat("/").st_uid}
@@ -55,10 +52,7 @@ def make_private(folder: str | os.PathLike[str]) -> str:
 
     Returns an empty text, or why another user could replace the folder or what is in it.
 
-    Raises
-    ------
-    OSError
-        The folder cannot be made.
+    Raises OSError: the folder cannot be made.
     """
     path = Path(os.path.abspath(folder))
     for missing in reversed([part for part in path.parents if not os.path.lexists(part)]):

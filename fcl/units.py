@@ -26,23 +26,11 @@ _SECONDS = {
 def parse_size(value: str | int | float, name: str = "size") -> int:
     """Parse a size such as ``4GiB``, ``768MiB``, ``2G``, ``1.5 GB`` or ``1048576``.
 
-    Parameters
-    ----------
-    value : str, int or float
-        Numbers are bytes. Without ``B`` a prefix means a power of 1024 (``2G`` is ``2GiB``); ``GB`` is
-        10^9 bytes.
-    name : str
-        Name of the option, for messages.
+    value : numbers are bytes. Without ``B`` a prefix means a power of 1024 (``2G`` is ``2GiB``); ``GB``
+        is 10^9 bytes.
+    name : name of the option, for messages.
 
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    InputError
-        Not a size, less than one byte, or 8 EiB and more.
+    Raises InputError: not a size, less than one byte, or 8 EiB and more.
     """
     expected = f'{name}: expected a size such as "4GiB", "768MiB" or "2G", got {shown(value)}'
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -69,22 +57,10 @@ def parse_size(value: str | int | float, name: str = "size") -> int:
 def parse_duration(value: str | int | float, name: str = "duration") -> float:
     """Parse a duration such as ``90s``, ``5m``, ``2h``, ``1h30m`` or ``1.5d``.
 
-    Parameters
-    ----------
-    value : str, int or float
-        Numbers are seconds.
-    name : str
-        Name of the option, for messages.
+    value : numbers are seconds.
+    name : name of the option, for messages.
 
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    InputError
-        Not a duration, or not a finite duration above 0.
+    Raises InputError: not a duration, or not a finite duration above 0.
     """
     expected = f'{name}: expected a duration such as "90s", "5m" or "2h", got {shown(value)}'
     if isinstance(value, bool) or not isinstance(value, str | int | float):

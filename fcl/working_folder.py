@@ -64,11 +64,7 @@ class _Finder:
 
     Settings of numba in the working folder are kept from numba.
 
-    Parameters
-    ----------
-    folder : str
-    named : iterable of str
-        Modules that the user named and that are found here, without submodules.
+    named : modules that the user named and that are found here, without submodules.
     """
 
     def __init__(self, folder: str, named: Iterable[str] = ()) -> None:

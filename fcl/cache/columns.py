@@ -123,24 +123,16 @@ class ColumnCache(LiveColumns):
 
     New columns follow the last one; eviction closes the gaps, so the arena never fragments.
 
-    Parameters
-    ----------
-    capacity : int
-        Bytes of the arena.
-    max_columns : int
-        Columns that the directory has room for; its bytes (``directory_bytes``) are not in ``capacity``.
-    n_rows, block_rows : int
-        Rows of the view, and rows per block (at most 65,536).
-    binary, step
-        Of the family; they bound the bytes of a column.
-    slot_bytes : int
-        Bytes that a slot of the directory takes with all that belongs to its column outside the arena;
-        0: the directory cannot grow.
+    capacity : bytes of the arena.
+    max_columns : columns that the directory has room for; its bytes (``directory_bytes``) are not in
+        ``capacity``.
+    n_rows, block_rows : rows of the view, and rows per block (at most 65,536).
+    binary, step : of the family; they bound the bytes of a column.
+    slot_bytes : bytes that a slot of the directory takes with all that belongs to its column outside the
+        arena; 0: the directory cannot grow.
 
-    Raises
-    ------
-    BudgetError
-        ``capacity`` is less than the largest column can need: the working set could become empty.
+    Raises BudgetError: ``capacity`` is less than the largest column can need: the working set could
+        become empty.
     """
 
     largest_column = staticmethod(largest_column)

@@ -23,12 +23,8 @@ DROPPED = -1
 class ExtentCache(LiveColumns):
     """Live columns over extents whose ownership passes between writers and trainer.
 
-    Parameters
-    ----------
-    store : Store
-        Shared with the writers.
-    extent_bytes : int
-        Size of an extent in bytes: a multiple of 8, no smaller than the largest column.
+    store : shared with the writers.
+    extent_bytes : size of an extent in bytes: a multiple of 8, no smaller than the largest column.
     """
 
     def __init__(self, store: Store, extent_bytes: int) -> None:

@@ -109,16 +109,10 @@ def directory(max_columns: int, n_blocks: int) -> Arrays:
 class Store:
     """The arena of bytes and the directory of columns.
 
-    Parameters
-    ----------
-    capacity : int
-        Bytes of the arena (rounded down to a multiple of 8).
-    max_columns : int
-        Slots of the directory.
-    n_rows, block_rows : int
-        Rows of the columns, and rows per block (at most 65,536).
-    allocate : Allocate
-        Makes the arrays.
+    capacity : bytes of the arena (rounded down to a multiple of 8).
+    max_columns : slots of the directory.
+    n_rows, block_rows : rows of the columns, and rows per block (at most 65,536).
+    allocate : makes the arrays.
     """
 
     def __init__(

@@ -276,10 +276,7 @@ class Piece(NamedTuple):
 class Container(ABC):
     """A place that holds named arrays.
 
-    Attributes
-    ----------
-    name : str
-        For messages, such as ``train.zarr`` or ``train.h5::/fold1``.
+    name : for messages, such as ``train.zarr`` or ``train.h5::/fold1``.
     """
 
     name: str

@@ -17,26 +17,14 @@ def is_frame(source: Any) -> bool:
 def split_frame(frame: Any, roles: dict[str, Any]) -> tuple[np.ndarray, list[str], dict[str, Any]]:
     """Split a frame into numbers and the columns that hold a target, weights and the like.
 
-    Parameters
-    ----------
     frame : data frame (n, p)
-    roles : dict
-        What the caller was given for each role, such as ``{"y": "label"}``; text names a column. The
+    roles : what the caller was given for each role, such as ``{"y": "label"}``; text names a column. The
         target ``"y"``, which is the default, may be missing.
 
-    Returns
-    -------
-    values : float32 or float64 (n, rest of the columns)
-        float32 if it holds every column exactly.
-    names : list of str
-        Of these columns.
-    roles : dict
-        With values in place of names, and None for a missing target.
-
-    Raises
-    ------
-    InputError
-        There is no such column, or a column is not numeric; the message names it.
+    Returns values, float32 or float64 (n, rest of the columns), float32 if it holds every column exactly;
+        names (list of str), of these columns; roles (dict), with values in place of names, and None for a
+        missing target.
+    Raises InputError: there is no such column, or a column is not numeric; the message names it.
     """
     names = [str(name) for name in frame.columns]
     repeated, count = next(iter(Counter(names).most_common(1)), ("", 0))

@@ -29,18 +29,10 @@ class NumericReader(BlockReader):
 
     The rows are a matrix (n, columns), dense or sparse, of any real dtype.
 
-    Attributes
-    ----------
-    n_columns : int
-    dtype : dtype
-        float32 or float64, of all blocks.
-    sparse : bool
-        Whether blocks are ``SparseRows``; otherwise they are arrays.
+    dtype : float32 or float64, of all blocks.
+    sparse : whether blocks are ``SparseRows``; otherwise they are arrays.
 
-    Raises
-    ------
-    InputError
-        The rows are not a matrix of numbers.
+    Raises InputError: the rows are not a matrix of numbers.
     """
 
     def __init__(self, rows: RowReader[Any], keep: np.ndarray | None = None) -> None:
@@ -64,18 +56,11 @@ class NumericReader(BlockReader):
 
         Every storage chunk is decoded once. One chunk and one block are held at a time.
 
-        Yields
-        ------
-        start, stop : int
-            Range of kept rows: ``block_rows`` of them, fewer in the last block.
-        block : array (stop - start, n_columns) or SparseRows
-            All values are finite and of ``dtype``; an array is C-contiguous, and new, so that the caller
-            may keep or modify it. Sparse rows may be a read-only part of a matrix in memory.
-
-        Raises
-        ------
-        InputError
-            A value is not finite; the message names row and column of the first one.
+        Yields start, stop (int), range of kept rows: ``block_rows`` of them, fewer in the last block;
+            block, array (stop - start, n_columns) or SparseRows, all values are finite and of ``dtype``;
+            an array is C-contiguous, and new, so that the caller may keep or modify it. Sparse rows may
+            be a read-only part of a matrix in memory.
+        Raises InputError: a value is not finite; the message names row and column of the first one.
         """
         room = self.block_entries(block_rows, first) if self.sparse else None
         block: Any = None

@@ -37,15 +37,9 @@ class SequenceReader(BlockReader):
 
     The rows are stored in any of the forms above.
 
-    Attributes
-    ----------
-    length : int
-        Number of letters of every sequence.
+    length : number of letters of every sequence.
 
-    Raises
-    ------
-    InputError
-        The rows are not sequences.
+    Raises InputError: the rows are not sequences.
     """
 
     def __init__(self, rows: RowReader[Any], keep: np.ndarray | None = None) -> None:
@@ -69,17 +63,11 @@ class SequenceReader(BlockReader):
         Every storage chunk is decoded once; one chunk and one block are held at a time. Sequences shorter
         than ``width`` get unknown letters at their end.
 
-        Yields
-        ------
-        start, stop : int
-            Range of kept rows: ``block_rows`` of them, fewer in the last block.
-        codes : uint8 (stop - start, width)
-            0-3, or 4 for unknown; C-contiguous. Each array is new, so the caller may keep or modify it.
-
-        Raises
-        ------
-        InputError
-            An element is not a nucleotide; the message names row and column of the first one.
+        Yields start, stop (int), range of kept rows: ``block_rows`` of them, fewer in the last block;
+            codes, uint8 (stop - start, width), 0-3, or 4 for unknown; C-contiguous. Each array is new, so
+            the caller may keep or modify it.
+        Raises InputError: an element is not a nucleotide; the message names row and column of the first
+            one.
         """
         width = self.length if width is None else width
         block = np.empty((0, width), dtype=np.uint8)

@@ -46,16 +46,11 @@ class SparseRows:
 
     The arrays may share memory with a source, so they must not be modified.
 
-    Attributes
-    ----------
-    indptr : int64 (m + 1,)
-        From 0 to the number of entries.
-    indices : int32 (entries,), or int64 if there are more than 2^31 columns
-        Columns of the entries, strictly increasing within a row.
-    data : (entries,) of any real dtype
-        Values of the entries, all different from 0.
-    n_columns : int
-        Number of columns of the whole matrix.
+    indptr : int64 (m + 1,), from 0 to the number of entries.
+    indices : int32 (entries,), or int64 if there are more than 2^31 columns, columns of the entries,
+        strictly increasing within a row.
+    data : (entries,) of any real dtype, values of the entries, all different from 0.
+    n_columns : number of columns of the whole matrix.
     """
 
     indptr: np.ndarray

@@ -19,24 +19,12 @@ _LISTED = 5
 def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Label, Label]]:
     """Encode two labels of any kind as -1 and +1.
 
-    Parameters
-    ----------
-    values : (n,) or (n, 1)
-        Integers, floats, booleans, text or bytes.
-    name : str
-        Name of the array, for messages.
+    values : (n,) or (n, 1), integers, floats, booleans, text or bytes.
+    name : name of the array, for messages.
 
-    Returns
-    -------
-    y : float64 (n,)
-        -1 for the smaller label, +1 for the larger.
-    labels : tuple
-        The (negative, positive) label as Python values; bytes become text.
-
-    Raises
-    ------
-    InputError
-        There are not exactly two labels, or a label is not finite.
+    Returns y, float64 (n,), -1 for the smaller label, +1 for the larger; labels (tuple), the (negative,
+        positive) label as Python values; bytes become text.
+    Raises InputError: there are not exactly two labels, or a label is not finite.
     """
     values = _one_column(values, name)
     if values.dtype.kind == "f":
@@ -65,27 +53,14 @@ def encode_classes(
 ) -> tuple[np.ndarray, tuple[Label, ...]]:
     """Encode labels of any kind and number as codes 0 .. K - 1.
 
-    Parameters
-    ----------
-    values : (n,) or (n, 1)
-        Integers, floats, booleans, text or bytes.
-    name : str
-        Name of the array, for messages.
-    known : sequence, optional
-        The labels of a model, in the order of their codes; None: those that occur, sorted.
-    rows : int64 (n,), optional
-        Numbers of the rows, for messages; by default from 0.
+    values : (n,) or (n, 1), integers, floats, booleans, text or bytes.
+    name : name of the array, for messages.
+    known : the labels of a model, in the order of their codes; None: those that occur, sorted.
+    rows : int64 (n,), numbers of the rows, for messages; by default from 0.
 
-    Returns
-    -------
-    codes : int32 (n,)
-    labels : tuple
-        The label of each code as a Python value; bytes become text.
-
-    Raises
-    ------
-    InputError
-        A label is not finite, or not known; or there are fewer than two.
+    Returns codes, int32 (n,); labels (tuple), the label of each code as a Python value; bytes become
+        text.
+    Raises InputError: a label is not finite, or not known; or there are fewer than two.
     """
     values = _one_column(values, name)
     if values.dtype.kind == "f":

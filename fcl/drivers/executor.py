@@ -58,16 +58,11 @@ class Executor(Protocol):
 
         In this process each result is yielded as soon as it is made; elsewhere only the last one is.
 
-        Parameters
-        ----------
-        function : callable
-            A function of a module of fcl that yields results, each of which contains the ones before.
-        shared : DataSet or dataclass
-            What many jobs have in common, with the rows; it is sent once.
-        context : RunContext
-            The function gets it with the callbacks of the process where it runs.
-        *args
-            Other arguments.
+        function : a function of a module of fcl that yields results, each of which contains the ones
+            before.
+        shared : what many jobs have in common, with the rows; it is sent once.
+        context : the function gets it with the callbacks of the process where it runs.
+        *args : other arguments.
         """
 
 
@@ -93,10 +88,7 @@ INLINE = InlineExecutor()
 class ParallelExecutor(Executor):
     """Calls functions in threads, each of which waits for its jobs.
 
-    Parameters
-    ----------
-    report, should_stop : callable
-        Called in the thread that made this object.
+    report, should_stop : called in the thread that made this object.
     """
 
     def __init__(self, report: Progress, should_stop: Callable[[], bool]) -> None:
@@ -138,11 +130,7 @@ class ParallelExecutor(Executor):
 class ThreadExecutor(ParallelExecutor):
     """Runs jobs in threads of this process: the same models, bit for bit, as one after the other.
 
-    Parameters
-    ----------
-    needs : Needs
-        Of each job.
-    report, should_stop : callable
+    needs : of each job.
     """
 
     def __init__(self, needs: Needs, report: Progress, should_stop: Callable[[], bool]) -> None:
@@ -205,16 +193,10 @@ class ThreadExecutor(ParallelExecutor):
 class Needs:
     """What a job needs where it runs.
 
-    Attributes
-    ----------
-    size : int
-        Bytes of memory.
-    kinds : tuple of str
-        Kinds of kernels; see :mod:`fcl.drivers.kinds`.
-    lanes : int
-        How many of them this process has room for.
-    threads : int
-        Threads that they may have together.
+    size : bytes of memory.
+    kinds : kinds of kernels; see :mod:`fcl.drivers.kinds`.
+    lanes : how many of them this process has room for.
+    threads : threads that they may have together.
     """
 
     size: int
@@ -250,25 +232,15 @@ def last(results: Iterable[Any]) -> Any:
 class RunContext:
     """What jobs report to, and what ends them.
 
-    Attributes
-    ----------
-    report : callable
-        Receives each event.
-    should_stop : callable
-        Polled; returns True to end the job.
-    begun : float
-        ``time.monotonic()`` at the beginning.
-    clock : Clock
-        What time limits count: the time since the first pass began, without that of compiling.
-    executor : Executor
-        Where jobs run.
-    lanes : int
-        How many jobs run side by side; 0: one after the other, in this process.
-    waits : bool
-        Whether a job's time counts from when it was sent, not from when it begins.
-    pause_at : float
-        ``time.monotonic()`` at which a job that can continue later should return what it has, so that
-        not all is lost if its worker dies.
+    report : receives each event.
+    should_stop : polled; returns True to end the job.
+    begun : ``time.monotonic()`` at the beginning.
+    clock : what time limits count: the time since the first pass began, without that of compiling.
+    executor : where jobs run.
+    lanes : how many jobs run side by side; 0: one after the other, in this process.
+    waits : whether a job's time counts from when it was sent, not from when it begins.
+    pause_at : ``time.monotonic()`` at which a job that can continue later should return what it has, so
+        that not all is lost if its worker dies.
     """
 
     report: Progress

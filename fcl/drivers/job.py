@@ -155,14 +155,9 @@ class Job(Problem):
     ) -> Plan:
         """The plan with sizes that are known only after the rows are read.
 
-        Parameters
-        ----------
-        sides : int64 (blocks of all rows,)
-            Bytes of the side arrays of each block.
-        extra : int
-            :meth:`fcl.features.base.Family.extra_bytes`.
-        most_threads : int, optional
-            Of the plan.
+        sides : int64 (blocks of all rows,), bytes of the side arrays of each block.
+        extra : :meth:`fcl.features.base.Family.extra_bytes`.
+        most_threads : of the plan.
         """
         plan = self.plan
         sizes = replace(
@@ -216,28 +211,16 @@ def make_job(
 ) -> Job:
     """Check everything that can be checked before the rows are read, and plan the memory.
 
-    Parameters
-    ----------
-    data, valid : DataSet
-        Training rows, and validation rows if any.
-    features : family or str
-        A family to bind to the rows, its text, or a family of a model, which is already bound.
-    options : TrainOptions
-        As the user gave them, checked; the job has the effective ones.
-    resumed : mapping, optional
-        Of a job that continues from a checkpoint, the configuration of its family: its numbers depend on
-        what the family learnt from the rows. Such a job cannot change ``block_rows``.
-    active : int
-        Features with a weight in the model from which the job starts.
-    one_pass : bool
-        Whether the job prices one point in this process, and trains nothing.
+    data, valid : training rows, and validation rows if any.
+    features : a family to bind to the rows, its text, or a family of a model, which is already bound.
+    options : as the user gave them, checked; the job has the effective ones.
+    resumed : of a job that continues from a checkpoint, the configuration of its family: its numbers
+        depend on what the family learnt from the rows. Such a job cannot change ``block_rows``.
+    active : features with a weight in the model from which the job starts.
+    one_pass : whether the job prices one point in this process, and trains nothing.
 
-    Raises
-    ------
-    InputError
-        The message names the option, array or row.
-    BudgetError
-        The memory budget is too small.
+    Raises InputError: the message names the option, array or row.
+    Raises BudgetError: the memory budget is too small.
     """
     check_data_set("data", data)
     if isinstance(features, Generator):

@@ -30,15 +30,9 @@ BLOCKS = (1, 3)
 class PassTime:
     """The expected time of a pass.
 
-    Attributes
-    ----------
-    seconds : float
-        Of a pass over all rows.
-    reading : float
-        Seconds to read all rows, once.
-    n_measured, n_rows : int
-        Rows that were measured, and all training rows.
-    threads : int
+    seconds : of a pass over all rows.
+    reading : seconds to read all rows, once.
+    n_measured, n_rows : rows that were measured, and all training rows.
     """
 
     seconds: float
@@ -63,10 +57,7 @@ def measure_pass(data: DataSet, features: Spec | str, **arguments: Any) -> PassT
     It reads a few blocks, and compiles kernels that the cache lacks. The trainer's work between two
     passes, which depends on the model, comes in addition. None for a cluster.
 
-    Raises
-    ------
-    InputError
-        Data or options are unusable.
+    Raises InputError: data or options are unusable.
     """
     job = planned_job(data, features, **arguments)
     if job.options.driver == "dask":

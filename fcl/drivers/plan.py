@@ -214,26 +214,14 @@ def make_plan(
 ) -> Plan:
     """Divide the memory budget.
 
-    Parameters
-    ----------
-    sizes : Sizes
-    budget : int
-        Bytes.
-    row_view : {"all", "auto"} or int
-        The user's option.
-    writers : int or None
-        Most writer processes; fewer if the budget does not allow more. None: a single process.
-    scratch : bool or None
-        Whether prepared rows are in a scratch file; None to choose.
-    view_rows : int or None
-        From an earlier plan: most rows of the trainer's sample, 0 for all rows. None to choose.
-    most_threads : int or None
-        From an earlier plan: threads that have tables of their own. None to choose.
+    budget : bytes.
+    row_view : {"all", "auto"} or int, the user's option.
+    writers : most writer processes; fewer if the budget does not allow more. None: a single process.
+    scratch : whether prepared rows are in a scratch file; None to choose.
+    view_rows : from an earlier plan: most rows of the trainer's sample, 0 for all rows. None to choose.
+    most_threads : from an earlier plan: threads that have tables of their own. None to choose.
 
-    Raises
-    ------
-    BudgetError
-        The budget is too small; the message names the smallest one that works.
+    Raises BudgetError: the budget is too small; the message names the smallest one that works.
     """
     choices: list[tuple[int | None, int]] = [(n, 1) for n in range(writers or 0, 0, -1)]
     if writers is None:

@@ -42,18 +42,11 @@ class Saver:
 
     A checkpoint that cannot be written is logged and retried; it never ends the job.
 
-    Parameters
-    ----------
-    folder : path or None
-        None: nothing is saved.
-    every : float
-        Seconds between two checkpoints.
-    requested : callable or None
-        Polled; returns True to request a checkpoint now.
-    options : mapping or None
-        Effective options, for the checkpoint; None only without a folder.
-    resumed : Checkpoint or None
-        Checkpoint that this job resumes from.
+    folder : None: nothing is saved.
+    every : seconds between two checkpoints.
+    requested : polled; returns True to request a checkpoint now.
+    options : effective options, for the checkpoint; None only without a folder.
+    resumed : checkpoint that this job resumes from.
     """
 
     def __init__(

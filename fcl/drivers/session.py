@@ -164,18 +164,11 @@ class Session:
     def prepared(self, seconds: float, checksums: Callable[[], np.ndarray]) -> None:
         """Report that the rows are read; a resumed job first compares them with its checkpoint.
 
-        Parameters
-        ----------
-        seconds : float
-            Time that reading took.
-        checksums : callable
-            Returns uint64 (n_blocks,), the checksums of the prepared training rows; called if they are
-            needed.
+        seconds : time that reading took.
+        checksums : returns uint64 (n_blocks,), the checksums of the prepared training rows; called if
+            they are needed.
 
-        Raises
-        ------
-        InputError
-            The data differ from the data of the checkpoint.
+        Raises InputError: the data differ from the data of the checkpoint.
         """
         # computed now: if the source has disappeared by the end, the model must not be lost
         self.fingerprint = self.job.train.data.fingerprint()
@@ -323,13 +316,8 @@ class Session:
     ) -> TrainResult:
         """Report the end, and return the model at the anchor with the reason to stop.
 
-        Parameters
-        ----------
-        outer, passes : Outer, Passes
-            Of the run; the margins of the anchor are written.
-        reason : StopReason
-        peak_memory : callable
-            Returns the peak memory in bytes; called after the last long computation.
+        outer, passes : of the run; the margins of the anchor are written.
+        peak_memory : returns the peak memory in bytes; called after the last long computation.
         """
         job, options, reason = self.job, self.job.options, self.cause(reason)
         best = None if reason is StopReason.TOLERANCE else self._back_to_best(outer, passes)

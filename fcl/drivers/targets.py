@@ -21,15 +21,11 @@ from fcl.types import Floats
 class EncodedTarget:
     """The target of rows, encoded as a loss needs it.
 
-    Attributes
-    ----------
-    y : float64, C-contiguous
-        (n,): numbers, -1 and +1 for two labels, or codes of K classes; (K, n): numbers, or -1 and +1, of
-        K columns.
-    labels : tuple or None
-        The (negative, positive) label, the K classes, or the names of the columns; None without names.
-    n_outputs : int
-        Number K of margins that a model of these targets has.
+    y : float64, C-contiguous, (n,): numbers, -1 and +1 for two labels, or codes of K classes; (K, n):
+        numbers, or -1 and +1, of K columns.
+    labels : the (negative, positive) label, the K classes, or the names of the columns; None without
+        names.
+    n_outputs : number K of margins that a model of these targets has.
     """
 
     y: Floats
@@ -42,20 +38,11 @@ def encode_targets(
 ) -> EncodedTarget:
     """The targets of a data set for a loss.
 
-    Parameters
-    ----------
-    data : DataSet
-    loss : Loss
-    purpose : str
-        For messages.
-    like : EncodedTarget, optional
-        Of the training rows, for validation rows: as many columns, the same classes.
+    purpose : for messages.
+    like : of the training rows, for validation rows: as many columns, the same classes.
 
-    Raises
-    ------
-    InputError
-        The target is missing, or not of the kind or number of columns that the loss needs; or offsets
-        have another shape.
+    Raises InputError: the target is missing, or not of the kind or number of columns that the loss needs;
+        or offsets have another shape.
     """
     values, name = data.target, data.target_name
     if values is None:

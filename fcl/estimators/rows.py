@@ -29,12 +29,9 @@ from fcl.features.concat.family import ConcatFamily
 class RowArrays:
     """What a user gives besides X: for each row arrays, names of stored arrays, or None.
 
-    Attributes
-    ----------
     y, sample_weight, offset : array-like (n,), str or None
     covariates : array-like (n, columns), data frame, str or None
-    feature_names : array-like of str (m,) or None
-        Names of the columns of X.
+    feature_names : array-like of str (m,) or None, names of the columns of X.
     """
 
     y: Any = None
@@ -67,13 +64,9 @@ class RowArrays:
 class Training:
     """Rows with a target and sample weights.
 
-    Attributes
-    ----------
-    data : DataSet
     target : (n,), or (n, outputs) for at least two outputs
     weights : float64 (n,) or None
-    names : tuple of str, or None
-        Names of the outputs; None if they have none.
+    names : names of the outputs; None if they have none.
     """
 
     data: DataSet

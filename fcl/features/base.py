@@ -300,12 +300,9 @@ class Family(ABC):
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         """A readable description of a feature.
 
-        Parameters
-        ----------
-        feature : int
-            Id of the feature.
-        names : sequence of str, optional
-            Names of the rows' columns, if they are known; for families whose features refer to columns.
+        feature : id of the feature.
+        names : names of the rows' columns, if they are known; for families whose features refer to
+            columns.
         """
 
     def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
@@ -360,14 +357,9 @@ class Family(ABC):
     ) -> Sequence[np.ndarray]:
         """Fill the (zeroed) record of a block of raw rows; returns the side arrays.
 
-        Parameters
-        ----------
-        raw : array or SparseRows
-            The raw rows, at most ``block_rows``.
-        record : uint8, of shape ``record_shape(block_rows)``
-            Overwritten.
-        block_rows : int
-            Rows of a full block, which determine the shape of the record.
+        raw : the raw rows, at most ``block_rows``.
+        record : uint8, of shape ``record_shape(block_rows)``, overwritten.
+        block_rows : rows of a full block, which determine the shape of the record.
         """
 
     def fill(

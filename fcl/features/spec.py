@@ -315,16 +315,8 @@ def bind_features(
 ) -> Family:
     """Bind a family to the rows of a data set.
 
-    Parameters
-    ----------
-    spec : Kmers, Bag, Concat or Generator
-    rows : RowReader
-    keep : bool (n,), optional
-        The training rows; None: all rows. Families that learn from the data read a sample of these rows.
-
-    Returns
-    -------
-    Family
+    keep : bool (n,), the training rows; None: all rows. Families that learn from the data read a sample
+        of these rows.
     """
     if isinstance(spec, Concat):
         return spec.bind(rows, keep)
@@ -336,22 +328,11 @@ def bind_features(
 def family_from_config(config: Mapping[str, Any], trusted: Collection[str] | None = None) -> Family:
     """Restore a family from the configuration in a model (:meth:`Family.to_config`).
 
-    Parameters
-    ----------
-    config : mapping
-    trusted : collection of str, optional
-        Modules or packages that a configuration from a file may import, in addition to modules that an
-        installed package registers as an entry point and modules that are loaded already. None: this
+    trusted : modules or packages that a configuration from a file may import, in addition to modules that
+        an installed package registers as an entry point and modules that are loaded already. None: this
         program made the configuration, so all its modules are trusted.
 
-    Returns
-    -------
-    Family
-
-    Raises
-    ------
-    InputError
-        For a configuration that no family with valid options could have written.
+    Raises InputError: for a configuration that no family with valid options could have written.
     """
     options = dict(config)
     name = options.pop("family", None)

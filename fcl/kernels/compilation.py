@@ -229,12 +229,8 @@ class Compilation(event.Listener):  # type: ignore[misc]
 
     Loading a kernel from the cache does not count.
 
-    Parameters
-    ----------
-    begun : callable
-        Called before the first kernel is compiled, and again if more are compiled after :meth:`take`.
-    clock : Clock, optional
-        Paused while kernels compile.
+    begun : called before the first kernel is compiled, and again if more are compiled after :meth:`take`.
+    clock : paused while kernels compile.
     """
 
     def __init__(self, begun: Callable[[], None], clock: Clock | None = None) -> None:

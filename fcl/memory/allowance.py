@@ -52,23 +52,14 @@ def within(memory: int | str | None) -> Iterator[None]:
 def allow(what: str, needed: int, stored: int | None = None) -> None:
     """Raise InputError unless a file may take so much memory.
 
-    Parameters
-    ----------
-    what : str
-        Of what the file announces so much: subject and verb, with which the message begins, such as
+    what : of what the file announces so much: subject and verb, with which the message begins, such as
         ``train.h5:X: 20 rows need``.
-    needed : int
-        Bytes in memory.
-    stored : int, optional
-        Bytes in the file that hold it. None for chunks of data: these may have been compressed at any
-        rate, or never been written, so that only the budget limits them.
+    needed : bytes in memory.
+    stored : bytes in the file that hold it. None for chunks of data: these may have been compressed at
+        any rate, or never been written, so that only the budget limits them.
 
-    Raises
-    ------
-    InputError
-        The stored bytes do not explain the memory.
-    BudgetError
-        The memory exceeds the budget.
+    Raises InputError: the stored bytes do not explain the memory.
+    Raises BudgetError: the memory exceeds the budget.
     """
     if stored is not None and needed > max(SMALL, MOST_PER_BYTE * stored):
         raise InputError(
@@ -94,19 +85,11 @@ def allow(what: str, needed: int, stored: int | None = None) -> None:
 def inflate(content: Any, most: int, stream: Callable[[], Any] = zlib.decompressobj) -> bytes:
     """Decompress at most so many bytes.
 
-    Parameters
-    ----------
-    content : bytes
-        One compressed stream, or several of gzip, bzip2 or xz one after another.
-    most : int
-        The bytes that are expected, or more.
-    stream : callable
-        Makes a decompressor of zlib, bz2 or lzma.
+    content : one compressed stream, or several of gzip, bzip2 or xz one after another.
+    most : the bytes that are expected, or more.
+    stream : makes a decompressor of zlib, bz2 or lzma.
 
-    Raises
-    ------
-    ValueError
-        The content is damaged, incomplete, or has more than ``most`` bytes.
+    Raises ValueError: the content is damaged, incomplete, or has more than ``most`` bytes.
     """
     parts: list[bytes] = []
     left, rest = most, content

@@ -29,12 +29,8 @@ TABLES = "tables of a pass"  #: of which each thread needs its own
 class MemoryPlan:
     """How a memory budget is used.
 
-    Attributes
-    ----------
-    parts : tuple of (str, int)
-        Uses in words, and their bytes.
-    budget : int
-        Bytes.
+    parts : tuple of (str, int), uses in words, and their bytes.
+    budget : bytes.
     """
 
     parts: tuple[Use, ...]
@@ -76,18 +72,11 @@ def check_budget(
 ) -> None:
     """Raise BudgetError unless a budget suffices.
 
-    Parameters
-    ----------
-    budget : int
-        Bytes.
-    uses : sequence of (str, int)
-        What must fit into it.
-    job : str
-        What needs the memory, for the message.
-    advice : str
-        What the message adds: further needs, or what the user can do beside raising the budget.
-    smallest : int, optional
-        The smallest budget that works, if uses alone do not say it.
+    budget : bytes.
+    uses : sequence of (str, int), what must fit into it.
+    job : what needs the memory, for the message.
+    advice : what the message adds: further needs, or what the user can do beside raising the budget.
+    smallest : the smallest budget that works, if uses alone do not say it.
     """
     smallest = sum_of(uses) if smallest is None else smallest
     if budget >= smallest:

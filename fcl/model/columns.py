@@ -74,17 +74,11 @@ def match(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) -
     exchanged are turned. Columns of svmlight rows are matched by id, unless the user stated the first id
     of the input. Other columns are matched by position.
 
-    Parameters
-    ----------
-    wanted, given : ColumnRecord
-        Of the model (or of the training rows), and of the input.
-    width, n_given : int
-        Columns of the rows of the model, and of the input.
+    wanted, given : of the model (or of the training rows), and of the input.
+    width, n_given : columns of the rows of the model, and of the input.
 
-    Raises
-    ------
-    InputError
-        The input lacks a column, or has other alleles; the message does not name the input.
+    Raises InputError: the input lacks a column, or has other alleles; the message does not name the
+        input.
     """
     if wanted.names is not None and given.names is not None:
         return _by_name(wanted, given, width, n_given)
@@ -332,24 +326,12 @@ def _unknown_categories(wanted: ColumnRecord, given: ColumnRecord) -> list[str]:
 def matched(data: DataSet, wanted: ColumnRecord, width: int) -> DataSet:
     """The data set with each wanted column at its position; logs in one line what was done.
 
-    Parameters
-    ----------
-    data : DataSet
-    wanted : ColumnRecord
-        Of the model, or of the training rows.
-    width : int
-        Columns of the rows of the model.
+    wanted : of the model, or of the training rows.
+    width : columns of the rows of the model.
 
-    Returns
-    -------
-    DataSet
-        `data` itself if its columns are the wanted ones at their positions. Otherwise a data set whose
-        rows are turned as they are read, with (n, width) columns.
-
-    Raises
-    ------
-    InputError
-        A column is missing, or has other alleles than in the training data.
+    Returns `data` itself if its columns are the wanted ones at their positions. Otherwise a data set
+        whose rows are turned as they are read, with (n, width) columns.
+    Raises InputError: a column is missing, or has other alleles than in the training data.
     """
     if data.matched_to is wanted or len(data.rows.shape) != 2:
         return data

@@ -147,10 +147,7 @@ def encoded_blocks(
 
     Arrays are found by name. Arrays in memory are named ``covariates``.
 
-    Raises
-    ------
-    InputError
-        An array is missing, or differs in kind from the array of the training data.
+    Raises InputError: an array is missing, or differs in kind from the array of the training data.
     """
     by_name = {array.name: array for array in arrays or ()}
     for term in terms:

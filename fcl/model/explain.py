@@ -34,18 +34,10 @@ BUFFER_BYTES = 8 << 20
 class ExplainedOutput:
     """One output of a model, with the features that it uses.
 
-    Attributes
-    ----------
-    model : fcl.Model
-    number : int
-        Of the output.
-    indices : int64 (k,)
-        The features with a weight in the output, among those of the model.
-    ids : int64 (k,)
-        Ids of these features, increasing.
-    weights : float64 (k,)
-        Their weights in the output.
-    intercept : float
+    number : of the output.
+    indices : int64 (k,), the features with a weight in the output, among those of the model.
+    ids : int64 (k,), ids of these features, increasing.
+    weights : float64 (k,), their weights in the output.
     """
 
     model: Any  # of fcl.Model, whose module imports this one
@@ -180,14 +172,8 @@ def iter_explanations(
 ) -> Iterator[Explanation]:
     """Explain the rows of a data set in order, one block at a time.
 
-    Parameters
-    ----------
-    output : ExplainedOutput
-    data : DataSet
-    top : int or None
-        As for :meth:`fcl.Model.explain`.
-    keep : bool (n,), optional
-        Rows to explain; None: all.
+    top : as for :meth:`fcl.Model.explain`.
+    keep : bool (n,), rows to explain; None: all.
     """
     data = output.model.opened(data)
     offset, covariates = (part if keep is None else part[keep] for part in output.added(data))
@@ -238,24 +224,12 @@ def iter_values(
 ) -> Iterator[tuple[int, int, Floats]]:
     """Iterate over the values of some features, one block of rows at a time.
 
-    Parameters
-    ----------
-    family : Family
-    ids : int64 (k,)
-        Features, increasing.
-    rows : RowReader
-    keep : bool (n,), optional
-        Rows to read; None: all.
+    ids : int64 (k,), features, increasing.
+    keep : bool (n,), rows to read; None: all.
 
-    Yields
-    ------
-    start, stop, values : int, int, float64 (stop - start, k)
-        The range among the kept rows, and the features' values.
-
-    Raises
-    ------
-    InputError
-        The rows are not like the training rows.
+    Yields start, stop, values, int, int, float64 (stop - start, k), the range among the kept rows, and
+        the features' values.
+    Raises InputError: the rows are not like the training rows.
     """
     size = BLOCK_BYTES // (8 * max(1, len(ids))) // 64 * 64
     # beyond FINE_ROWS, columns are rounded to float32

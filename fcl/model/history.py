@@ -62,10 +62,7 @@ class History(list[Mapping[str, Any]]):
         ``validation`` and ``busy`` become columns such as ``validation.auprc`` and ``busy.writer 0``;
         ``elapsed`` is :meth:`elapsed`.
 
-        Raises
-        ------
-        InputError
-            pandas is not installed.
+        Raises InputError: pandas is not installed.
         """
         pd = import_pandas()
         records = [

@@ -23,20 +23,12 @@ def encoded_target(
     For K > 1 outputs, the number of each class, from 0, (n,); or a number, or -1 or +1 for each label,
     (n, K).
 
-    Parameters
-    ----------
-    model : Predictor
-    values : (n,), (n, 1), or (n, K) for K targets or labels
-        The target of new rows.
-    name : str
-        Of the target, for messages.
-    rows : int64 (n,), optional
-        Numbers of the rows, for messages; by default from 0.
+    values : (n,), (n, 1), or (n, K) for K targets or labels, the target of new rows.
+    name : of the target, for messages.
+    rows : int64 (n,), numbers of the rows, for messages; by default from 0.
 
-    Raises
-    ------
-    InputError
-        A label that the model does not know, a number that is not finite, or another number of columns.
+    Raises InputError: a label that the model does not know, a number that is not finite, or another
+        number of columns.
     """
     if model.noun == "label":
         return np.ascontiguousarray(encode_multilabel(values, name, model.n_outputs).T)

@@ -66,16 +66,9 @@ def column_heads(word: str, model: Predictor) -> tuple[str, ...]:
 def scores_of(model: Predictor, kind: str) -> Scores:
     """The scores of a model.
 
-    Parameters
-    ----------
-    model : Predictor
-    kind : {"margin", "probability", "mean", "predicted"}
-        ``predicted`` is the label of a row as text.
+    kind : {"margin", "probability", "mean", "predicted"}, ``predicted`` is the label of a row as text.
 
-    Raises
-    ------
-    InputError
-        The kind is unknown, or the loss of the model does not give scores of this kind.
+    Raises InputError: the kind is unknown, or the loss of the model does not give scores of this kind.
     """
     if kind not in KINDS:
         raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")

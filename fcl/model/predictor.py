@@ -30,23 +30,14 @@ BLOCK_ROWS = 65_536
 class Predictor:
     """A base of :class:`fcl.Model` and of stagewise models, whose fields it reads.
 
-    Attributes
-    ----------
-    format : str
-        The format of the model file.
-    family : Family
-        The features, bound to the training rows.
-    labels : tuple or None
-        The label or name of each output; None if they have no names. For K = 1, the negative and the
+    format : the format of the model file.
+    family : the features, bound to the training rows.
+    labels : the label or name of each output; None if they have no names. For K = 1, the negative and the
         positive label; None for numbers.
-    column_record : ColumnRecord
-        What the model knows about the columns that it reads.
-    fingerprint : str
-        Hash of the training data.
-    created : str
-        Time of creation in UTC, ISO 8601.
-    fcl_version : str
-        The version of fcl that trained the model.
+    column_record : what the model knows about the columns that it reads.
+    fingerprint : hash of the training data.
+    created : time of creation in UTC, ISO 8601.
+    fcl_version : the version of fcl that trained the model.
     """
 
     format: ClassVar[str]

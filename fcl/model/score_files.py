@@ -23,17 +23,11 @@ _WEIGHT_TYPES = {"logistic": "log(OR)", "squared": "beta"}
 def score_lines(model: Model, kind: str) -> Iterator[str]:
     """The lines of a file of scores, with the largest effects first.
 
-    Parameters
-    ----------
-    model : Model
-        Of one output, over PLINK data.
-    kind : {"pgs", "plink"}
-        A scoring file of the PGS Catalog, or for ``plink --score FILE 1 2 3 header``.
+    model : of one output, over PLINK data.
+    kind : {"pgs", "plink"}, a scoring file of the PGS Catalog, or for ``plink --score FILE 1 2 3
+        header``.
 
-    Raises
-    ------
-    InputError
-        A feature is no variant, or its alleles are not known.
+    Raises InputError: a feature is no variant, or its alleles are not known.
     """
     option = f"--format {kind}"
     model.require_one_output(option, "--tsv without --format writes the weights of each output")

@@ -31,11 +31,7 @@ def row_scorer(
 
     Families have kernels for the margins of one output.
 
-    Parameters
-    ----------
-    family : Family
-    ids : int64 (k,)
-        Increasing.
+    ids : int64 (k,), increasing.
     weights : float64 (k, K)
     constants : float64 (K,)
     """

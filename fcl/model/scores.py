@@ -59,39 +59,23 @@ def write_scores(
 ) -> int:
     """Score all rows of `data` into the file or store `out`, one block of rows at a time.
 
-    Parameters
-    ----------
-    model : Predictor
-    data : DataSet, path or array
-        A data set, or a source for :func:`fcl.open_data`.
-    out : path
-        ``.npy`` (float64), ``.tsv`` (columns headed by `kind`, 17 significant digits) or ``.zarr``
+    data : a data set, or a source for :func:`fcl.open_data`.
+    out : ``.npy`` (float64), ``.tsv`` (columns headed by `kind`, 17 significant digits) or ``.zarr``
         (float64, format 3, attribute ``kind``); it becomes visible when complete. ``.tsv.gz`` is
-        compressed, and ``-`` is standard output, as ``.tsv``. Scores have the shape (n,), or (n, K) for
-        K > 1 outputs, whose columns are named ``kind_LABEL`` in the head of a ``.tsv``, and in the
+        compressed, and ``-`` is standard output, as ``.tsv``. Scores have the shape (n,), or (n, K) for K
+        > 1 outputs, whose columns are named ``kind_LABEL`` in the head of a ``.tsv``, and in the
         attribute ``columns`` of a ``.zarr``.
-    kind : {"margin", "probability", "mean", "predicted"}
-        ``probability`` of the positive label, or of each label; ``mean`` is the expected target (the
-        same probabilities, or exp(margin) for poisson loss); ``predicted`` the label, for ``.tsv``.
-    overwrite : bool
-        Whether to replace an existing output.
-    block_rows : int
-        Largest number of rows per block.
-    progress : callable
-        Called after each block with the number of rows done.
-    on_margins : callable
-        Called for each block with first row, last row + 1 and margins, float64.
+    kind : {"margin", "probability", "mean", "predicted"}, ``probability`` of the positive label, or of
+        each label; ``mean`` is the expected target (the same probabilities, or exp(margin) for poisson
+        loss); ``predicted`` the label, for ``.tsv``.
+    overwrite : whether to replace an existing output.
+    block_rows : largest number of rows per block.
+    progress : called after each block with the number of rows done.
+    on_margins : called for each block with first row, last row + 1 and margins, float64.
 
-    Returns
-    -------
-    int
-        The number of rows.
-
-    Raises
-    ------
-    InputError
-        As from :meth:`Model.iter_margins`; or the suffix is unknown, `out` exists and `overwrite` is
-        false, or the loss does not give the scores of this kind.
+    Returns the number of rows.
+    Raises InputError: as from :meth:`Model.iter_margins`; or the suffix is unknown, `out` exists and
+        `overwrite` is false, or the loss does not give the scores of this kind.
     """
     scores = scores_of(model, kind)  # raises before a file is opened, as the next lines do
     data = model.opened(data)

@@ -21,16 +21,10 @@ from fcl.types import Floats
 class Task(ABC):
     """A kind of outputs.
 
-    Attributes
-    ----------
-    noun : str
-        What an output is, in the singular.
-    formula : str
-        The loss of a row, for display.
-    mean_name : str
-        What :meth:`mean` computes; empty if margins are the means.
-    has_probability : bool
-        Whether :meth:`mean` gives probabilities.
+    noun : what an output is, in the singular.
+    formula : the loss of a row, for display.
+    mean_name : what :meth:`mean` computes; empty if margins are the means.
+    has_probability : whether :meth:`mean` gives probabilities.
     """
 
     noun: str

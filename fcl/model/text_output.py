@@ -62,10 +62,7 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 def text_output(path: str | os.PathLike[str], overwrite: bool) -> Iterator[IO[bytes]]:
     """Open an output of bytes of text; ``.gz`` compresses, and ``-`` is standard output.
 
-    Raises
-    ------
-    InputError
-        As :func:`fcl.files.atomic.atomic_file`.
+    Raises InputError: as :func:`fcl.files.atomic.atomic_file`.
     """
     if os.fspath(path) == STDOUT:
         sys.stdout.flush()

@@ -287,12 +287,9 @@ class Pinball(_ClippedLoss):
 
     The metric is the mean of the pinball loss without smoothing.
 
-    Parameters
-    ----------
-    tau : float
-        The quantile, 0 < tau < 1: the share of the targets below the prediction.
-    width : float
-        Length of the interval of residuals over which the slope changes, in the units of the target, > 0.
+    tau : the quantile, 0 < tau < 1: the share of the targets below the prediction.
+    width : length of the interval of residuals over which the slope changes, in the units of the target,
+        > 0.
     """
 
     name: ClassVar[str] = "pinball"

@@ -17,14 +17,10 @@ def make_objective(
 ) -> Objective:
     """The objective of a loss.
 
-    Parameters
-    ----------
-    y : float64
-        Class numbers (n,) if the loss couples outputs; else targets, (n,) for one output, or (K, n).
-    n_outputs : int
-        Number K of outputs.
-    **rest
-        Further fields of :class:`fcl.objective.Objective`.
+    y : float64, class numbers (n,) if the loss couples outputs; else targets, (n,) for one output, or (K,
+        n).
+    n_outputs : number K of outputs.
+    **rest : further fields of :class:`fcl.objective.Objective`.
     """
     if loss.couples:
         return SoftmaxOutputs(loss, y, s, C, n_classes=n_outputs, **rest)

@@ -69,22 +69,15 @@ class UnpenalisedFit:
 class Objective(ABC):
     """The objective on given rows.
 
-    Parameters
-    ----------
-    y : float64
-        Targets (n,), -1 and +1 for two classes; with K outputs (K, n), or (n,) class numbers 0 .. K - 1
-        of a loss that couples the outputs.
-    s : float64 (n,)
-        Weights of the rows, > 0.
-    C : float
-        Factor of the sum of losses, > 0.
-    intercept : bool
-        Whether each output has an intercept of its own. It is False with covariates: a free intercept is
-        then the coefficient of their first column.
-    offset : float64 (n,) or (K, n), optional
-        Offsets of the margins; None for zeros. Margins of a sample include them, so that it needs none.
-    covariates : Covariates, optional
-        Unpenalised columns; None for none.
+    y : float64, targets (n,), -1 and +1 for two classes; with K outputs (K, n), or (n,) class numbers 0
+        .. K - 1 of a loss that couples the outputs.
+    s : float64 (n,), weights of the rows, > 0.
+    C : factor of the sum of losses, > 0.
+    intercept : whether each output has an intercept of its own. It is False with covariates: a free
+        intercept is then the coefficient of their first column.
+    offset : float64 (n,) or (K, n), offsets of the margins; None for zeros. Margins of a sample include
+        them, so that it needs none.
+    covariates : unpenalised columns; None for none.
     """
 
     loss: Loss
@@ -233,14 +226,10 @@ class Objective(ABC):
 
         Adds X z to the margins m in place.
 
-        Parameters
-        ----------
-        slope, floor : float64 (n_free,), optional
-            Slopes and curvatures (>= 0) of further terms; by default 0. For a loss that is unchanged by a
-            constant in all margins of a row, the mean of ``slope`` over the outputs is ignored while
-            ``floor`` is 0.
-        guess : float
-            Where the search for the best constant of one output begins.
+        slope, floor : float64 (n_free,), slopes and curvatures (>= 0) of further terms; by default 0. For
+            a loss that is unchanged by a constant in all margins of a row, the mean of ``slope`` over the
+            outputs is ignored while ``floor`` is 0.
+        guess : where the search for the best constant of one output begins.
         """
 
     def centre(self, weights: Floats) -> Floats:
@@ -344,26 +333,19 @@ class Objective(ABC):
     ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
-        Parameters
-        ----------
-        r : RowValues, or a sequence of K
-            Residuals.
-        largest : float, or float64 (K,)
-            Upper bound over all features of size(g~_j) / f_j, where g~_j are the prices of the balanced
-            residuals; by output where :attr:`bounds_apart` holds: each output is then scaled by itself.
-        excess : float, or float64 (K,)
-            Upper bound of sum_j f_j max(0, size / f_j - limit)^2, where the limit is
-            ``penalty.limit(C)``, and the sum is also over outputs unless the penalty is grouped; infinite
-            if unknown. By output like ``largest``.
-        slack : float, or float64 (K,)
-            What the remainder of a balance against covariates may take from each output's bound at its
-            scale 1 (:mod:`fcl.objective.balance`).
-        cost : float
-            Upper bound of what weights with limits subtract at scale 1, divided by C; they subtract no
+        r : residuals.
+        largest : float, or float64 (K,), upper bound over all features of size(g~_j) / f_j, where g~_j
+            are the prices of the balanced residuals; by output where :attr:`bounds_apart` holds: each
+            output is then scaled by itself.
+        excess : float, or float64 (K,), upper bound of sum_j f_j max(0, size / f_j - limit)^2, where the
+            limit is ``penalty.limit(C)``, and the sum is also over outputs unless the penalty is grouped;
+            infinite if unknown. By output like ``largest``.
+        slack : float, or float64 (K,), what the remainder of a balance against covariates may take from
+            each output's bound at its scale 1 (:mod:`fcl.objective.balance`).
+        cost : upper bound of what weights with limits subtract at scale 1, divided by C; they subtract no
             more at a smaller one. Of one output: limits of K outputs are signs, which cost nothing.
-        widest : float
-            Upper bound of size(g~_j) / f_j over all features, whatever their limits: at scales up to the
-            limit that this gives, no weight subtracts anything.
+        widest : upper bound of size(g~_j) / f_j over all features, whatever their limits: at scales up to
+            the limit that this gives, no weight subtracts anything.
         """
 
 
@@ -382,22 +364,11 @@ LEAST_SUM = 1e-100
 def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple[float, float]:
     """Compute C from alpha or alpha from C, by C = 1 / (alpha * sum_weights).
 
-    Parameters
-    ----------
-    C, alpha : float or None
-        Exactly one of them, finite and > 0.
-    sum_weights : float
-        Sum of the user's sample weights.
+    C, alpha : exactly one of them, finite and > 0.
+    sum_weights : sum of the user's sample weights.
 
-    Returns
-    -------
-    tuple of float
-        C and alpha.
-
-    Raises
-    ------
-    InputError
-        Both or neither are given, or a number is out of range.
+    Returns C and alpha.
+    Raises InputError: both or neither are given, or a number is out of range.
     """
     if (C is None) == (alpha is None):
         raise InputError(

@@ -51,10 +51,7 @@ CHUNK = 1024
 class SoftmaxOutputs(Outputs):
     """The softmax objective on given rows; y are class numbers, float64 (n,).
 
-    Parameters
-    ----------
-    n_classes : int
-        Number K of classes, some of which may have no rows, as in a sample.
+    n_classes : number K of classes, some of which may have no rows, as in a sample.
     """
 
     n_classes: int = 0
@@ -243,15 +240,10 @@ class SoftmaxOutputs(Outputs):
         :class:`fcl.features.prices.RowVector` with the same step changes nothing, so that the prices are
         those of this very A, and any K - 1 of them determine the last: no error term is needed.
 
-        Parameters
-        ----------
-        rows : slice
-            The rows to close. Only the process that wrote their residuals may close them, before others
-            read them.
-        r : float64 (K, n)
-            Residuals, changed in place. No absolute value grows.
-        step : float
-            Of the grid, at least :attr:`least_step`.
+        rows : the rows to close. Only the process that wrote their residuals may close them, before
+            others read them.
+        r : float64 (K, n), residuals, changed in place. No absolute value grows.
+        step : of the grid, at least :attr:`least_step`.
         """
         kernels.softmax.close_rows(self.y, r, step, rows.start, rows.stop)
 

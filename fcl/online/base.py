@@ -34,25 +34,13 @@ class Learner(ABC):
 
     A subclass sets ``name`` and ``columns``, and defines ``_learn`` and ``_settle``.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of features p; ids of chunks are below it.
-    options : OnlineOptions
-    factors : float64 (p,), optional
-        Penalty factors, above 0; infinity excludes a feature. None: 1 for all.
-
-    Attributes
-    ----------
-    name : str
-        Name of the method.
-    columns : int
-        Numbers that the table holds for each feature.
+    n_features : number of features p; ids of chunks are below it.
+    factors : float64 (p,), penalty factors, above 0; infinity excludes a feature. None: 1 for all.
+    name : name of the method.
+    columns : numbers that the table holds for each feature.
     table : (p, columns) of ``options.weights``
-    state : float64 (STATES,)
-        See :mod:`fcl.kernels.online`.
-    passes : int
-        Passes that :meth:`end_pass` has ended.
+    state : float64 (STATES,), see :mod:`fcl.kernels.online`.
+    passes : passes that :meth:`end_pass` has ended.
     """
 
     name: ClassVar[str]
@@ -127,24 +115,15 @@ class Learner(ABC):
     def learn(self, chunk: RowChunk, y: Floats, s: Floats, margins: Floats) -> int:
         """Learn the rows of a chunk, one after another.
 
-        Parameters
-        ----------
-        chunk : RowChunk
-            n rows.
-        y : float64 (n,)
-            Targets; labels are -1 and +1.
-        s : float64 (n,)
-            Sample weights, finite and at least 0. A row of weight 0 changes nothing.
-        margins : float64 (n,)
-            On entry the offsets; overwritten with the margins before each row's update, except those of
-            rows of weight 0.
+        chunk : n rows.
+        y : float64 (n,), targets; labels are -1 and +1.
+        s : float64 (n,), sample weights, finite and at least 0. A row of weight 0 changes nothing.
+        margins : float64 (n,), on entry the offsets; overwritten with the margins before each row's
+            update, except those of rows of weight 0.
 
-        Returns
-        -------
-        int
-            Number of rows learnt: n, or less if the margin of the next row is not finite, or absurdly
-            large, or if the table has no room for its features (:attr:`is_full`). The state is then that
-            before this row.
+        Returns the number of rows learnt: n, or less if the margin of the next row is not finite, or
+            absurdly large, or if the table has no room for its features (:attr:`is_full`). The state is
+            then that before this row.
         """
         at, n = 0, len(chunk)
         while at < n:
@@ -179,18 +158,11 @@ class Learner(ABC):
     ) -> None:
         """Set weights and intercept before the first row.
 
-        Parameters
-        ----------
-        ids : int64 (k,)
-            Of features; other weights stay.
+        ids : int64 (k,), of features; other weights stay.
         weights : float64 (k,)
-        intercept : float
 
-        Raises
-        ------
-        InputError
-            Rows were learnt already, ids and weights do not fit the features, the method cannot start
-            from weights, or its table cannot hold one.
+        Raises InputError: rows were learnt already, ids and weights do not fit the features, the method
+            cannot start from weights, or its table cannot hold one.
         """
         ids, weights = np.asarray(ids), np.asarray(weights, np.float64)
         if self.rows:
@@ -268,11 +240,8 @@ class Learner(ABC):
     def saved(self) -> dict[str, Any]:
         """What :meth:`restore` needs to continue with the same bits.
 
-        Returns
-        -------
-        dict
-            ``state`` (float64), ``passes`` (int), ``ids`` (int64 (k,), the features that were touched)
-            and ``table`` ((k, columns), their rows of the table).
+        Returns ``state`` (float64), ``passes`` (int), ``ids`` (int64 (k,), the features that were
+            touched) and ``table`` ((k, columns), their rows of the table).
         """
         touched = np.concatenate(
             [

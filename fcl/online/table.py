@@ -138,12 +138,8 @@ def morris(base: float = BASE) -> tuple[npt.NDArray[np.uint64], Floats]:
     estimate (base^C - 1) / (base - 1) has mean t and variance (base - 1) t (t - 1) / 2; the first event
     is counted for certain (Morris, "Counting large numbers of events in small registers", CACM 1978).
 
-    Returns
-    -------
-    up : uint64 (256,)
-        2^32 times the probability of an increment at each level, rounded down; 0 at 255.
-    events : float64 (256,)
-        The estimates.
+    Returns up, uint64 (256,), 2^32 times the probability of an increment at each level, rounded down; 0
+        at 255; events, float64 (256,), the estimates.
     """
     up, events, power = np.zeros(256, np.uint64), np.zeros(256), 1.0
     for level in range(256):  # products alone, which all machines round in the same way

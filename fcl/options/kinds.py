@@ -159,10 +159,7 @@ def limits_of(name: str, value: Any) -> Any:
 
     In a mapping the key ``*`` stands for all other features.
 
-    Returns
-    -------
-    tuple
-        Low and high of all features, None for infinite, and (name or id, low, high) of others.
+    Returns low and high of all features, None for infinite, and (name or id, low, high) of others.
     """
     if isinstance(value, str):
         return (*_range(name, value.split(":")), ())

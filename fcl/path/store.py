@@ -89,10 +89,7 @@ class PathFolder:
     def load(self) -> SavedPath | None:
         """The finished points; None if there is no table of them.
 
-        Raises
-        ------
-        InputError
-            The table is damaged or belongs to another path, or a model is missing.
+        Raises InputError: the table is damaged or belongs to another path, or a model is missing.
         """
         if not (self.path / TABLE_NAME).is_file():
             return None

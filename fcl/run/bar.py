@@ -45,11 +45,8 @@ Progress = Callback | Bar
 def on_event(progress: Progress | None) -> Callback:
     """Make a function that takes the events of a run and passes them on.
 
-    Parameters
-    ----------
-    progress : callable, Bar, subclass of Bar, or None
-        A function gets every event. A class such as ``tqdm.tqdm`` is called with ``total=100`` to create
-        the bar, or ``total=None`` in a path, whose rules may end it before its last point.
+    progress : a function gets every event. A class such as ``tqdm.tqdm`` is called with ``total=100`` to
+        create the bar, or ``total=None`` in a path, whose rules may end it before its last point.
     """
     if progress is None:
         return lambda event: None

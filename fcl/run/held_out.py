@@ -41,12 +41,8 @@ class HeldOutScores:
 class Patience:
     """The rule that ends a run whose held-out loss no longer improves.
 
-    Attributes
-    ----------
-    most : int or None
-        Passes without a lower loss after which the run ends; None: the rule does not apply.
-    best : BestPass or None
-        The pass with the lowest loss so far.
+    most : passes without a lower loss after which the run ends; None: the rule does not apply.
+    best : the pass with the lowest loss so far.
     """
 
     most: int | None

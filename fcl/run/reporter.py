@@ -24,11 +24,7 @@ class Reporter:
     exception before there is anything to keep is raised at once; a request to stop is honoured once there
     is a model.
 
-    Parameters
-    ----------
-    progress : callable, Bar, subclass of Bar, or None
-    should_stop : callable or None
-        Polled; True ends the run.
+    should_stop : polled; True ends the run.
     """
 
     def __init__(

@@ -65,17 +65,10 @@ def admit_needed(local: Any, new: Newcomers, admit: Callable[[Columns], Columns]
 class Admission:
     """Makes the columns of features over the trainer's rows, and admits them to the cache.
 
-    Parameters
-    ----------
-    passes : Passes
-        Over all rows.
-    cache : ColumnCache
-    local : LocalProblem
-        The trainer's side, over the same cache.
-    staging : int
-        Bytes for columns on their way to the cache.
-    rows : PreparedRows
-        Rows of the trainer.
+    passes : over all rows.
+    local : the trainer's side, over the same cache.
+    staging : bytes for columns on their way to the cache.
+    rows : rows of the trainer.
     """
 
     def __init__(

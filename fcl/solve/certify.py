@@ -54,12 +54,8 @@ class Violators:
 class CertifiedPoint:
     """A point with its best intercept (or coefficients of covariates), priced over the whole family.
 
-    Parameters
-    ----------
-    passes : Passes
-        Of the problem; its pricer should keep few candidates.
-    point : Point
-        In the solver's units.
+    passes : of the problem; its pricer should keep few candidates.
+    point : in the solver's units.
     """
 
     def __init__(self, passes: Passes, point: Point) -> None:

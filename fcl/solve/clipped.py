@@ -66,14 +66,9 @@ class ClippedProblem:
     Columns are centred if there is an intercept, and scaled such that the Hessian has a unit diagonal
     when all rows are curved.
 
-    Parameters
-    ----------
-    margins : float64 (n_rows,)
-        At the point ``at``.
-    linear : float64 (k,)
-        Slopes of the terms in the weights at the point: corrections, floors and ridge.
-    delta : float64 (n_free,)
-        The intercept at the point minus the anchor's.
+    margins : float64 (n_rows,), at the point ``at``.
+    linear : float64 (k,), slopes of the terms in the weights at the point: corrections, floors and ridge.
+    delta : float64 (n_free,), the intercept at the point minus the anchor's.
     """
 
     def __init__(

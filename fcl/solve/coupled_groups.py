@@ -47,14 +47,10 @@ def minimise_groups(
 ) -> tuple[Floats, int]:
     """The weights start + d, float64 (k, K), and the number of rounds.
 
-    Parameters
-    ----------
     hessian : float64 (k K, k K), positive semidefinite; overwritten.
     gradients : float64 (k K,).
     absolute : float64 (k,), above 0.
     start : float64 (k, K).
-    tolerance : violation, as a share of ``absolute``, at which to stop.
-    cease : called before each round; True ends the search.
     """
     model = _Groups(hessian, gradients, absolute, start)
     value, idle, rounds = 0.0, 0, 0

@@ -311,26 +311,15 @@ def minimise_model(
 ) -> Step:
     """The step that minimises the model at a point.
 
-    Parameters
-    ----------
-    at : LocalPoint
-        Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (n_free,).
-        Curvatures are used only if rows are sampled.
-    hessians : RowHessians
-        Over the rows of the view.
-    raised : float
-        Share of the curvatures that is added to them.
-    tolerance : float
-        Violation up to which the model counts as minimised.
-    near : float
-        Size of a slope up to which a weight of 0 stays 0.
-    most : int
-        Maximum number of sweeps.
+    at : weights, gradients, curvatures and floor float64 (k, K); slopes float64 (n_free,). Curvatures are
+        used only if rows are sampled.
+    hessians : over the rows of the view.
+    raised : share of the curvatures that is added to them.
+    tolerance : violation up to which the model counts as minimised.
+    near : size of a slope up to which a weight of 0 stays 0.
+    most : maximum number of sweeps.
 
-    Returns
-    -------
-    Step
-        d float64 (k, K), x float64 (n_free,).
+    Returns d, float64 (k, K), and x, float64 (n_free,).
     """
     view, (k, n_outputs) = at.view, at.weights.shape
     cross_sums, h = np.empty(k), np.empty(k)

@@ -122,25 +122,16 @@ class _GatheredModel:
 class InnerModel:
     """Builds and minimises inner models in its own buffers.
 
-    Parameters
-    ----------
-    n_rows : int
-        Maximum rows of the view.
-    max_columns : int
-        Maximum columns of the working set.
-    entries : int
-        Room for entries of gathered columns (2 bytes each, 6 with values).
-    seed : int
-        Seeds the order of coordinates and the samples of rows; taken modulo ``MOST_SEEDS``.
-    binary : bool
-        Whether all columns consist of zeros and ones.
-    block_rows : int
-        Rows per block.
-    team : Team
-        Threads that gather columns; two of them share long sweeps, unless these are plain.
-    plain : bool
-        Whether columns are lists of nonzeros, such as words, most of which depend little on each other,
-        but as much across halves as within. Then plain sweeps are tried first, and none is cut in halves.
+    n_rows : maximum rows of the view.
+    max_columns : maximum columns of the working set.
+    entries : room for entries of gathered columns (2 bytes each, 6 with values).
+    seed : seeds the order of coordinates and the samples of rows; taken modulo ``MOST_SEEDS``.
+    binary : whether all columns consist of zeros and ones.
+    block_rows : rows per block.
+    team : threads that gather columns; two of them share long sweeps, unless these are plain.
+    plain : whether columns are lists of nonzeros, such as words, most of which depend little on each
+        other, but as much across halves as within. Then plain sweeps are tried first, and none is cut in
+        halves.
     """
 
     def __init__(
@@ -213,14 +204,9 @@ class InnerModel:
         The last model serves again, with new gradients, if it has the same columns and enough rows, until
         :meth:`forget` is called.
 
-        Parameters
-        ----------
-        q : float64 (n_rows,)
-            Curvatures of the rows of the view.
-        tolerance : float
-            Violation of a column up to which the model counts as minimised.
-        limit : float
-            Number of entries that sweeps may read.
+        q : float64 (n_rows,), curvatures of the rows of the view.
+        tolerance : violation of a column up to which the model counts as minimised.
+        limit : number of entries that sweeps may read.
         """
         ids = at.ids
         if self._kept is None or not self._kept.serves(ids, self.grown):

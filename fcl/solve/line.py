@@ -139,14 +139,9 @@ def search_share(
     v below 1e-8 rounding hides the decrease: then the whole step is accepted unless it raises the
     objective by more than rounding, and ``seen`` is False.
 
-    Parameters
-    ----------
-    at : callable
-        Change, slope and curvature of the objective at a share of the step.
-    promised : float
-        Change predicted by the slopes alone, < 0 if the step leads downhill.
-    rounding : float
-        Rounding error of the objective.
+    at : change, slope and curvature of the objective at a share of the step.
+    promised : change predicted by the slopes alone, < 0 if the step leads downhill.
+    rounding : rounding error of the objective.
     """
     if not promised < 0.0:
         return None

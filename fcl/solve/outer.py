@@ -98,20 +98,13 @@ class OuterState:
 class Outer:
     """Anchors and their certificates.
 
-    Parameters
-    ----------
-    conditions : Conditions
-        Of the problem.
-    tol : float
-        The relative gap to reach.
-    n_features : int or None
-        Of the family; None if the family is sampled. Each pass over a sampled family certifies the
-        problem restricted to the features that it priced, which include all features with a weight. Its
-        bound holds for these features only, so the next pass starts without a bound.
-    point, objective
-        The null model and its objective.
-    train_share : float
-        The trainer stops at this share of the largest violation over the family.
+    conditions : of the problem.
+    tol : the relative gap to reach.
+    n_features : of the family; None if the family is sampled. Each pass over a sampled family certifies
+        the problem restricted to the features that it priced, which include all features with a weight.
+        Its bound holds for these features only, so the next pass starts without a bound.
+    point, objective : the null model and its objective.
+    train_share : the trainer stops at this share of the largest violation over the family.
     """
 
     def __init__(

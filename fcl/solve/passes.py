@@ -121,16 +121,10 @@ class DualPoint:
 class Passes:
     """The steps of a pass, over vectors that may be shared.
 
-    Parameters
-    ----------
-    objective : Objective
-        Over all rows.
-    family, prepared
-        Over all rows.
-    keep : int
-        Maximum candidates that the pricer reports from each of its groups.
-    most_threads : int
-        Threads for whose tables there is memory.
+    objective : over all rows.
+    family, prepared : over all rows.
+    keep : maximum candidates that the pricer reports from each of its groups.
+    most_threads : threads for whose tables there is memory.
     """
 
     def __init__(

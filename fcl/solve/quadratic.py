@@ -50,17 +50,10 @@ def minimise_quadratic(
 ) -> tuple[Floats, int]:
     """Minimise gradients . d + d' hessian d / 2 + absolute . |start + d| over d.
 
-    Parameters
-    ----------
     hessian : float64 (k, k), positive semidefinite; overwritten.
     gradients, absolute, start : float64 (k,); absolute > 0.
-    tolerance : violation, as a share of ``absolute``, up to which a weight of 0 stays 0.
-    rank : upper bound of the rank of the Hessian: some minimum has at most that many nonzero weights.
-    cease : called before each active set; True ends the search with the lowest point so far.
 
-    Returns
-    -------
-    The weights start + d, float64 (k,), and the number of active sets tried.
+    Returns the weights start + d, float64 (k,), and the number of active sets tried.
     """
     k = len(start)
     rank = k if rank is None else max(rank, 1)
@@ -207,12 +200,7 @@ def entering(slope: Floats, a: Floats, out: Columns, tolerance: float, rank: int
 
     Making the worst violator active always helps, and most others near it will stay active.
 
-    Parameters
-    ----------
     slope, a : float64 (k,), slopes of the smooth part, and penalty coefficients above 0.
-    out : weights that are 0; the other weights are active.
-    tolerance : violation, as a share of ``a``, up to which a weight stays 0.
-    rank : number of active weights beyond which weights enter one by one.
     """
     over = (np.abs(slope[out]) - a[out]) / a[out]
     worst_first = out[np.argsort(-over, kind="stable")]
@@ -232,11 +220,9 @@ class ActiveSet:
     Weights that reach 0 on the way leave the active set. The arrays passed in are not changed; slopes are
     stored for active weights only.
 
-    Parameters
-    ----------
     hessian : float64 (k, k).
-    a, w, slope, signs : float64 (k,); weights whose sign is not 0 are active. An entering weight is 0 and
-        has the sign that it is to take.
+    a, w, slope, signs : float64 (k,); weights whose sign is not 0 are active. An entering weight is 0
+        and has the sign that it is to take.
     """
 
     def __init__(self, hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats) -> None:
@@ -339,10 +325,8 @@ def newton_step(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
 
     The factorisation is pivoted, which takes longer, unless all columns are clearly independent.
 
-    Returns
-    -------
-    The step, float64 (k,), with 0 for columns that depend on the others; and an orthonormal basis of the
-    directions of zero curvature, float64 (k, directions).
+    Returns the step, float64 (k,), with 0 for columns that depend on the others; and an orthonormal basis
+        of the directions of zero curvature, float64 (k, directions).
     """
     from scipy.linalg import cho_solve, solve_triangular
     from scipy.linalg.lapack import dpotrf, dpstrf

@@ -133,20 +133,13 @@ class SampleSize:
     While weights are frozen, because their columns do not fit into the cache, these keep the gap open,
     not the errors of the sample: passes then exchange a part of the columns over the same rows.
 
-    Parameters
-    ----------
-    n_rows : int
-        Number of all rows.
-    most : int
-        Rows that fit in memory; 0 if the trainer works on all rows without a sample.
-    first : int
-        Rows of the first sample.
-    requested : bool
-        Whether the user requested this size; then the number of columns alone is no reason to grow.
-    cache_bytes : int
-        Capacity of the cache.
-    locked : bool
-        Whether the trainer is in lock-step with the passes.
+    n_rows : number of all rows.
+    most : rows that fit in memory; 0 if the trainer works on all rows without a sample.
+    first : rows of the first sample.
+    requested : whether the user requested this size; then the number of columns alone is no reason to
+        grow.
+    cache_bytes : capacity of the cache.
+    locked : whether the trainer is in lock-step with the passes.
     """
 
     def __init__(
@@ -265,15 +258,9 @@ class Sampler:
     A sample is a function of the rows, the seed, its number and the anchor at which it was drawn. A
     checkpoint stores these, so a resumed run draws bitwise the same sample.
 
-    Parameters
-    ----------
-    size : SampleSize
-    most : int
-        Rows that fit in memory.
-    seed : int
-        Seed of the job.
-    n_outputs : int
-        Number of outputs.
+    most : rows that fit in memory.
+    seed : seed of the job.
+    n_outputs : number of outputs.
     """
 
     def __init__(self, size: SampleSize, most: int, seed: int, n_outputs: int = 1) -> None:

@@ -49,20 +49,13 @@ def select(
     differ after all, the next pass can still select the others. Squares in the penalty spread a weight
     over equal columns; then all of them are selected.
 
-    Parameters
-    ----------
-    prices : Prices
-        Candidates of the pass, with their gradients.
-    frozen, frozen_gradients
-        The anchor's weights of features that are not cached, and their g_j, float64 (len(frozen.ids),).
-    cached : int64 (n,)
-        Ids of the cached features.
-    most : int
-        Maximum number of features.
-    tolerance : float
-        Features that violate by at most this are not selected.
-    wanted : int64
-        Candidates that count as violating by as much as the largest violation.
+    prices : candidates of the pass, with their gradients.
+    frozen, frozen_gradients : the anchor's weights of features that are not cached, and their g_j,
+        float64 (len(frozen.ids),).
+    cached : int64 (n,), ids of the cached features.
+    most : maximum number of features.
+    tolerance : features that violate by at most this are not selected.
+    wanted : int64, candidates that count as violating by as much as the largest violation.
     """
     new = ~np.isin(prices.ids, cached) & ~np.isin(prices.ids, frozen.ids)
     ids, gradients = prices.ids[new], prices.gradients[new]

@@ -53,15 +53,10 @@ DEAR_HESSIAN = 2e11
 class SingleTrainer(Trainer):
     """Solves local problems of one output.
 
-    Parameters
-    ----------
-    inner : InnerModel
-        See :class:`Trainer`.
-    hessian_columns : int
-        Number of columns whose whole Hessian fits in memory.
-    quick_passes : bool
-        See :attr:`fcl.features.base.Family.quick_passes`. If passes take longer, every step is worth as
-        much care as the last ones.
+    inner : see :class:`Trainer`.
+    hessian_columns : number of columns whose whole Hessian fits in memory.
+    quick_passes : see :attr:`fcl.features.base.Family.quick_passes`. If passes take longer, every step is
+        worth as much care as the last ones.
     """
 
     def __init__(

@@ -74,22 +74,13 @@ def null_outer(passes: Passes, tol: float) -> Outer:
 class Solver:
     """The state of a run and its steps.
 
-    Parameters
-    ----------
-    passes : Passes
-        Over all rows.
-    view, view_rows : RowView, PreparedRows
-        Rows of the trainer; by default all.
-    sampler : Sampler
-        Draws samples of rows for the trainer, which replace ``view`` and ``view_rows``.
-    cache : ColumnCache
-        Over the rows of the view, or over as many as the sampler has room for.
-    entries : int
-        Gathered entries that the trainer has room for.
-    staging : int
-        Bytes for columns on their way to the cache.
-    hessian_columns : int
-        Number of columns whose whole Hessian fits in memory.
+    passes : over all rows.
+    view, view_rows : rows of the trainer; by default all.
+    sampler : draws samples of rows for the trainer, which replace ``view`` and ``view_rows``.
+    cache : over the rows of the view, or over as many as the sampler has room for.
+    entries : gathered entries that the trainer has room for.
+    staging : bytes for columns on their way to the cache.
+    hessian_columns : number of columns whose whole Hessian fits in memory.
     """
 
     def __init__(

@@ -88,13 +88,9 @@ class StepResult:
 class Trainer(ABC):
     """Solves local problems step by step, in its own buffers.
 
-    Parameters
-    ----------
-    inner : InnerModel
-        Minimises models by coordinate descent; the trainer has the same maximum numbers of rows and
+    inner : minimises models by coordinate descent; the trainer has the same maximum numbers of rows and
         columns, and the same team of threads.
-    outputs : tuple of int
-        (K,) with K outputs, () with one.
+    outputs : (K,) with K outputs, () with one.
     """
 
     undamped: ClassVar[Damping] = Damping()

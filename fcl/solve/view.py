@@ -52,17 +52,13 @@ class RowView:
 
     Arrays over rows are (n,), or (K, n) with K outputs; corrections of columns are in a working set.
 
-    Parameters
-    ----------
-    rows : int64 (n,) or None
-        Row numbers; None for all rows.
-    objective : Objective
-        Over these rows.
-    verified : Verified, optional
-        :meth:`fcl.features.base.Family.user_class` of a family whose cached columns may differ from the
-        priced ones: by rounding, which is corrected, or by a fault of a user's class, which is an error.
-    buffers : tuple of float64, optional
-        Vectors with room for the numbers of all rows and outputs, used instead of new ones.
+    rows : int64 (n,) or None, row numbers; None for all rows.
+    objective : over these rows.
+    verified : :meth:`fcl.features.base.Family.user_class` of a family whose cached columns may differ
+        from the priced ones: by rounding, which is corrected, or by a fault of a user's class, which is
+        an error.
+    buffers : tuple of float64, vectors with room for the numbers of all rows and outputs, used instead of
+        new ones.
     """
 
     def __init__(

@@ -94,11 +94,7 @@ class RemotePath(os.PathLike[str]):
 
     It can be pickled and compared, and is opened anew in each process. :func:`fcl.locate` makes it.
 
-    Parameters
-    ----------
-    url : str
-    options : mapping of str to str
-        Storage options, such as ``endpoint``.
+    options : mapping of str to str, storage options, such as ``endpoint``.
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:

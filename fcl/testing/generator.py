@@ -56,15 +56,9 @@ TRAINING_TOL = 1e-6
 class Check:
     """The result of one check.
 
-    Attributes
-    ----------
-    name : str
-    fault : str
-        The error to fix; empty if the check passed.
-    left_out : str
-        The reason why the check was skipped; empty if it was made.
-    told : str
-        Details of the check.
+    fault : the error to fix; empty if the check passed.
+    left_out : the reason why the check was skipped; empty if it was made.
+    told : details of the check.
     """
 
     name: str

@@ -94,17 +94,11 @@ def solve_with_fcl(
     own = method == "fcl"
     data = fcl.open_data(rows.x if own else rows.X, y=y)
     features = rows.features if own else "columns"
+    given: dict[str, Any] = {"penalty": "group"} if group else {}
     begun = time.perf_counter()
     with clock:
         result: Any = fcl.train(
-            data,
-            features,
-            C=C,
-            tol=tol,
-            loss=loss,
-            memory="8GiB",
-            progress=note,
-            penalty="group" if group else "l1",
+            data, features, C=C, tol=tol, loss=loss, memory="8GiB", progress=note, **given
         )
     found |= {"gap": result.certificate.gap, "reported": reported, "reason": result.reason}
     found["bound"] = result.certificate.bound

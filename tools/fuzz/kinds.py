@@ -164,9 +164,8 @@ def processes(case: Case) -> Trial:
     case.note(name or "plain streams")
     line = Line(case, "train" if case.chance(0.25) else _command(case), _rows(case)).base()
     if "driver" in line.parameters and case.chance(0.5):
-        line.values["driver"] = "processes"
-        if case.chance(0.5):
-            line.values["driver"] = f"processes:writers={case.rng.choice((1, 2, 3))}"
+        writers = case.rng.choice(("", "", "", ":writers=1", ":writers=2", ":writers=3"))
+        line.values["driver"] = f"processes{writers}"
     more = case.rng.choice((0, 0, 1))
     for _ in range(more):
         case.rng.choice((line.add, line.spoil))()

@@ -108,12 +108,7 @@ def _describe(check: Callable[..., None] | None, args: Sequence[Any], dask_worke
 
 
 class Cluster:
-    """A Dask cluster, seen from the client.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+    """A Dask cluster, seen from the client."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -164,10 +159,8 @@ class Cluster:
 
         progress : called from time to time with the share of them that are done.
 
-        Raises
-        ------
-        ClusterLost
-            The scheduler is gone, workers kept dying in one task, or there are no workers any more.
+        Raises ClusterLost: the scheduler is gone, workers kept dying in one task, or there are no workers
+            any more.
         """
         with self._lost():
             loop = self.client.loop.asyncio_loop
@@ -265,10 +258,8 @@ class Cluster:
     ) -> dict[str, Any]:
         """Call a function on workers, beside their tasks; the results or errors by address.
 
-        Raises
-        ------
-        ClusterLost
-            A worker has not answered after ``patience`` seconds; it may be stopped, or out of memory.
+        Raises ClusterLost: a worker has not answered after ``patience`` seconds; it may be stopped, or
+            out of memory.
         """
         since = time.monotonic()
         with self._lost():
@@ -328,21 +319,12 @@ class Cluster:
     ) -> dict[str, WorkerInfo]:
         """The workers, once they have room for a job.
 
-        Parameters
-        ----------
-        total, each : float
-            Bytes that all workers need together, and that each needs.
-        check, *args
-            See :meth:`workers`.
-        patience : float
-            Seconds to wait; by default PATIENCE.
+        total, each : bytes that all workers need together, and that each needs.
+        check, *args : see :meth:`workers`.
+        patience : seconds to wait; by default PATIENCE.
 
-        Raises
-        ------
-        BudgetError
-            The workers have not enough memory.
-        ClusterLost
-            There are no workers.
+        Raises BudgetError: the workers have not enough memory.
+        Raises ClusterLost: there are no workers.
         """
         since, said = time.monotonic(), False
         patience = PATIENCE if patience is None else patience

@@ -96,18 +96,12 @@ def check_cluster(client: Any, where: str | None, tls: str | None) -> None:
 def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
     """Connect to a Dask cluster; closes at the end what it opened.
 
-    Parameters
-    ----------
-    where : str or distributed.Client
-        The address of a scheduler (``tcp://host:8786``, ``tls://...``), the path of a scheduler file, or
-        ``local:N`` for N workers on this machine, with one thread each. A client stays open.
-    tls : Tls or str, optional
-        Certificates, as ``CA,CERT,KEY``; without them Dask's own configuration applies.
+    where : the address of a scheduler (``tcp://host:8786``, ``tls://...``), the path of a scheduler file,
+        or ``local:N`` for N workers on this machine, with one thread each. A client stays open.
+    tls : certificates, as ``CA,CERT,KEY``; without them Dask's own configuration applies.
 
-    Raises
-    ------
-    InputError
-        The extra ``dask`` is not installed, the address has another form, or no scheduler answers.
+    Raises InputError: the extra ``dask`` is not installed, the address has another form, or no scheduler
+        answers.
     """
     try:
         from distributed import Client, LocalCluster

@@ -234,13 +234,8 @@ def _never() -> bool:
 class ClusterExecutor(ParallelExecutor):
     """Sends whole jobs to the workers of a cluster.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    size : int
-        Bytes that a job needs.
-    report, should_stop : callable
-        Called in the thread that made this object.
+    size : bytes that a job needs.
+    report, should_stop : called in the thread that made this object.
     """
 
     def __init__(
@@ -367,20 +362,11 @@ def executor_for(
 ) -> Iterator[Executor]:
     """The cluster that the user named, or this process, side by side where there is room.
 
-    Parameters
-    ----------
-    client : distributed.Client, Executor or None
-        An executor is returned unchanged.
-    dask, dask_tls : str or None
-        As for :func:`fcl.train`.
-    needs : Needs
-        Of each job; None if they run one after the other in this process.
-    report, should_stop : callable
+    client : an executor is returned unchanged.
+    dask, dask_tls : as for :func:`fcl.train`.
+    needs : of each job; None if they run one after the other in this process.
 
-    Raises
-    ------
-    InputError, BudgetError
-        The workers cannot run such jobs.
+    Raises InputError, BudgetError: the workers cannot run such jobs.
     """
     if isinstance(client, InlineExecutor | ParallelExecutor):
         yield client

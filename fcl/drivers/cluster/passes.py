@@ -61,12 +61,7 @@ class ClusterPasses(Passes):
     shards, and the order of these additions, thus change no bit. Other families are priced by features: a
     task has all rows, and prices a group of parts.
 
-    Parameters
-    ----------
-    objective : Objective
-        Over all rows.
-    family : Family
-    shards : Shards
+    objective : over all rows.
     """
 
     objective: ClusterObjective

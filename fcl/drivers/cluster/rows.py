@@ -37,15 +37,8 @@ def shard_blocks(n_blocks: int) -> int:
 class Shards:
     """The shards of a set of rows.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    rows : fcl.drivers.rows.Rows
-        Selected rows, with targets and weights.
-    source : Source
-    family : Family
-    like : Objective
-        Loss and options; its rows are not used.
+    rows : selected rows, with targets and weights.
+    like : loss and options; its rows are not used.
     """
 
     def __init__(

@@ -96,13 +96,7 @@ async def compile_kernels(kinds: tuple[str, ...]) -> None:
 
 
 class ClusterRun(InlineRun):
-    """Trains with passes over a cluster; see :class:`fcl.drivers.inline.InlineRun`.
-
-    Parameters
-    ----------
-    session : Session
-    cluster : Cluster
-    """
+    """Trains with passes over a cluster; see :class:`fcl.drivers.inline.InlineRun`."""
 
     def __init__(self, session: Session, cluster: Cluster) -> None:
         super().__init__(session)

@@ -42,16 +42,8 @@ class Blocks:
 
     The order of a pass depends only on ``seed`` and the number of the pass.
 
-    Parameters
-    ----------
-    family : Family
-    rows : Rows
-    block_rows : int
-    seed : int
-    shuffle : bool
-        False: all rows in their own order.
-    keep : bool
-        Whether to keep all blocks in memory for later passes.
+    shuffle : False: all rows in their own order.
+    keep : whether to keep all blocks in memory for later passes.
     """
 
     def __init__(

@@ -104,22 +104,12 @@ def make_online_job(
 ) -> OnlineJob:
     """Check everything that can be checked before the rows are read, and plan the memory.
 
-    Parameters
-    ----------
-    data, valid : DataSet
-    features : family or str
-    options : OnlineOptions
-        Of the learner; their alpha, rate and seed are set here.
-    running : OnlineRunOptions
-    endless : bool
-        Whether further rows follow those of ``data``.
-    labels : tuple, optional
-        The labels, if ``data`` need not have rows of both.
+    options : of the learner; their alpha, rate and seed are set here.
+    endless : whether further rows follow those of ``data``.
+    labels : the labels, if ``data`` need not have rows of both.
 
-    Raises
-    ------
-    InputError
-        The message names the option, array or row. BudgetError, a subclass, names the smallest budget.
+    Raises InputError: the message names the option, array or row. BudgetError, a subclass, names the
+        smallest budget.
     """
     check_data_set("data", data)
     running = running.checked()

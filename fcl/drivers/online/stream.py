@@ -59,16 +59,10 @@ FIRST_ROWS = 4096
 class StreamBlock:
     """Some rows of a stream, at least one.
 
-    Attributes
-    ----------
-    x : SparseRows
-        float64, m rows.
-    y : float64 (m,)
-        Targets or labels.
-    line : callable
-        Returns the number of the line of a row of the block, from 1, for messages.
-    columns : ColumnRecord
-        What is known about the columns; the same for all blocks.
+    x : float64, m rows.
+    y : float64 (m,), targets or labels.
+    line : returns the number of the line of a row of the block, from 1, for messages.
+    columns : what is known about the columns; the same for all blocks.
     """
 
     x: SparseRows
@@ -95,43 +89,25 @@ def learn_stream(
 
     The model is the same however the rows after the first block are cut into blocks.
 
-    Parameters
-    ----------
-    blocks : iterator of StreamBlock
-        The first one should have ``FIRST_ROWS`` rows, unless the stream ends before; for classification
-        both labels must be among them.
-    features : family or str
-        As for :func:`fcl.train`, over rows of sparse numbers.
-    name : str
-        Of the stream, for messages.
-    initial, progress
-        As for :func:`fcl.train_online`.
-    resume : path
-        Model file of an earlier stream, which this one continues: the rows must be those that follow. All
-        options but ``memory`` and those of reporting are those of the file. The weights are the same, bit
-        for bit, as if the stream had never ended; the fingerprint is that of both parts.
-    valid : DataSet
-        Rows to score the model on with each line of progress.
-    save : path
-        File to which the model is written every five minutes, and before a wrong row is refused.
-    bare : bool
-        Whether to leave the learner's state out of this file.
-    should_stop : callable
-        Polled between blocks; True ends learning.
-    **given
-        Options of :func:`fcl.train_online`, with alpha instead of C = 1 / (alpha n), which is known at
-        the end. Class weights change the weights of the rows; the share of both is taken from the first
-        block.
+    blocks : the first one should have ``FIRST_ROWS`` rows, unless the stream ends before; for
+        classification both labels must be among them.
+    features : as for :func:`fcl.train`, over rows of sparse numbers.
+    name : of the stream, for messages.
+    initial, progress : as for :func:`fcl.train_online`.
+    resume : model file of an earlier stream, which this one continues: the rows must be those that
+        follow. All options but ``memory`` and those of reporting are those of the file. The weights are
+        the same, bit for bit, as if the stream had never ended; the fingerprint is that of both parts.
+    valid : rows to score the model on with each line of progress.
+    save : file to which the model is written every five minutes, and before a wrong row is refused.
+    bare : whether to leave the learner's state out of this file.
+    should_stop : polled between blocks; True ends learning.
+    **given : options of :func:`fcl.train_online`, with alpha instead of C = 1 / (alpha n), which is known
+        at the end. Class weights change the weights of the rows; the share of both is taken from the
+        first block.
 
-    Returns
-    -------
-    OnlineResult
-        Its model has no certificate, since the rows cannot be read again.
-
-    Raises
-    ------
-    InputError
-        The stream is empty, a label does not occur in the first block, or an option is wrong.
+    The model has no certificate, since the rows cannot be read again.
+    Raises InputError: the stream is empty, a label does not occur in the first block, or an option is
+        wrong.
     """
     first = next(blocks, None)
     if first is None:

@@ -46,21 +46,11 @@ _logger = logging.getLogger("fcl")
 class Child:
     """A child process and the supervisor's end of its channel.
 
-    Parameters
-    ----------
-    role, number, incarnation
-    index : int
-        Position of its heartbeat in the segment ``control``.
-    segments : mapping
-        By the names under which the child finds them; "socket" is reserved.
-    environment : mapping, optional
-        Additional variables for the child, which may override THREAD_LIMITS.
-
-    Raises FclError if no process can be started. On Linux the child is killed when the calling thread
-    ends.
-
-    sentinel : a pidfd that becomes readable when the child ends, for selectors. None without a pidfd
-        (macOS): the end of the channel, or polling :meth:`alive`, then shows that the child has ended.
+    index : position of its heartbeat in the segment ``control``.
+    segments : by the names under which the child finds them; "socket" is reserved.
+    environment : additional variables for the child, which may override THREAD_LIMITS.
+    sentinel : on macOS, the end of the channel, or polling :meth:`alive`, then shows that the child has
+        ended.
     """
 
     def __init__(

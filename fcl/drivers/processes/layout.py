@@ -101,11 +101,7 @@ class Config:
 class Layout:
     """Arrays in shared memory, by name.
 
-    Parameters
-    ----------
-    config : Config
-    segment : callable
-        Returns the segment of a name.
+    segment : returns the segment of a name.
     """
 
     def __init__(self, config: Config, segment: Callable[[str], Segment]) -> None:

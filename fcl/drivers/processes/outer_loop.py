@@ -56,16 +56,10 @@ class _Proposal:
 class OuterLoopState:
     """State of the outer loop of a run whose rows are read, and whose features are measured.
 
-    Parameters
-    ----------
-    session : Session
-        With the job, whose targets are in shared memory.
-    layout : Layout
-        With a ready configuration: the cache is allocated.
-    vectors : Vectors
-        In shared memory.
-    prepared : PreparedRows
-        All training rows.
+    session : with the job, whose targets are in shared memory.
+    layout : with a ready configuration: the cache is allocated.
+    vectors : in shared memory.
+    prepared : all training rows.
     """
 
     def __init__(

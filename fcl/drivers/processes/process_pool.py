@@ -31,11 +31,7 @@ DYING = 0.5
 class ProcessPool:
     """Starts the children, sends messages, waits for events, and records causes of death.
 
-    Parameters
-    ----------
-    n_writers : int
-    segments : mapping
-        Shared memory by name, which each child inherits.
+    segments : shared memory by name, which each child inherits.
     """
 
     def __init__(self, n_writers: int, segments: Mapping[str, Segment]) -> None:

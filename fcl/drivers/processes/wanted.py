@@ -46,8 +46,6 @@ class FeatureList:
 class GradientTable:
     """Gradients and curvatures of priced and watched features at one anchor.
 
-    Parameters
-    ----------
     ids : int64 (k,), in any order
     gradients, curvatures : float64 (k,), or (k, K) with K outputs
     """
@@ -78,13 +76,8 @@ class GradientTable:
 class WantedColumns:
     """Chooses the features of the list, and counts the columns that have been made.
 
-    Parameters
-    ----------
-    config : Config
-    store : Store
-        The cache, for the sizes of its columns.
-    family : Family
-        The family of the features.
+    store : the cache, for the sizes of its columns.
+    family : the family of the features.
     """
 
     def __init__(self, config: Config, store: Store, family: Family) -> None:

@@ -50,21 +50,12 @@ def bind(
 ) -> GeneratedFamily:
     """Bind a copy of the generator, fitted to a sample of the rows, to a data set.
 
-    Parameters
-    ----------
-    generator : Generator
-    rows : RowReader
-    keep : bool (n,), optional
-        The training rows; None: all rows.
-    probe : bool
-        Whether to make a few columns as well, and to test them unless the class is one of fcl.
+    keep : bool (n,), the training rows; None: all rows.
+    probe : whether to make a few columns as well, and to test them unless the class is one of fcl.
 
-    Raises
-    ------
-    InputError
-        For rows of another kind.
-    GeneratorError
-        For a class that breaks the contract, or cannot be restored from its options and state.
+    Raises InputError: for rows of another kind.
+    Raises GeneratorError: for a class that breaks the contract, or cannot be restored from its options
+        and state.
     """
     name = name_of(generator)
     if generator.rows not in ROWS:

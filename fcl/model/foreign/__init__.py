@@ -24,20 +24,11 @@ _READERS = {b"\x93NUMPY": read_npy, b"PK\x03\x04": read_npz, b"Version ": read_v
 def load_weights(path: str | os.PathLike[str]) -> ForeignWeights:
     """Read the weights of a linear model of one output.
 
-    Parameters
-    ----------
-    path : path
-        Vowpal Wabbit's ``--readable_model`` or ``--invert_hash``; an ``.npy`` of weights; an ``.npz``
+    path : Vowpal Wabbit's ``--readable_model`` or ``--invert_hash``; an ``.npy`` of weights; an ``.npz``
         of ``coef`` and ``intercept``; or a table of names and weights, separated by tabs.
 
-    Returns
-    -------
-    ForeignWeights
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is not a linear model of one output; the message names the line.
+    Raises InputError: the file cannot be read, or is not a linear model of one output; the message names
+        the line.
     """
     name = os.fspath(path)
     if kind_of(locate(path)) != "file":

@@ -160,17 +160,10 @@ class SharedPlaces:
 
     ``--invert_hash`` names one feature of each place, and none but the intercept at its place.
 
-    Attributes
-    ----------
-    hashing : Hashing
-    weights : dict of int to float
-        By place; the intercept's, too.
-    namespaces : dict of str to str
-        Name of a feature, or of a factor of a product -> its namespace.
-    degrees : tuple of int
-        Numbers of factors of the features: 1, and the numbers of factors of products.
-    wrong : str
-        The message about a name whose hash is not at its place; empty if all are.
+    weights : dict of int to float, by place; the intercept's, too.
+    namespaces : dict of str to str, name of a feature, or of a factor of a product -> its namespace.
+    degrees : numbers of factors of the features: 1, and the numbers of factors of products.
+    wrong : the message about a name whose hash is not at its place; empty if all are.
     """
 
     hashing: Hashing

@@ -21,25 +21,16 @@ from fcl.types import Floats, Ids
 class ForeignWeights:
     """Weights of features, by id, by name, by place or by hash.
 
-    Attributes
-    ----------
-    source : str
-        The file, for messages.
-    values : float64 (k,)
-        Finite.
-    intercept : float or None
-        None if the file has none.
-    names : sequence of str (k,), or None
-        Descriptions of the features, as families give them; None: the weights of all features in order.
-    lines : sequence of int (k,)
-        The line of each weight in the file; empty if it has no lines.
-    hashing : Hashing or None
-        If features are known by their hashes alone, how names become hashes; ``names`` are then decimal
-        numbers, perhaps with the intercept's, which columns may share.
-    ids : int64 (k,), or None
-        Of the features, in the place of names.
-    shared : SharedPlaces or None
-        The table of weights in which features that are not named may share a place with named ones.
+    source : the file, for messages.
+    values : float64 (k,), finite.
+    intercept : None if the file has none.
+    names : sequence of str (k,), or None, descriptions of the features, as families give them; None: the
+        weights of all features in order.
+    lines : sequence of int (k,), the line of each weight in the file; empty if it has no lines.
+    hashing : if features are known by their hashes alone, how names become hashes; ``names`` are then
+        decimal numbers, perhaps with the intercept's, which columns may share.
+    ids : int64 (k,), or None, of the features, in the place of names.
+    shared : the table of weights in which features that are not named may share a place with named ones.
     """
 
     source: str
@@ -56,18 +47,11 @@ class ForeignWeights:
     ) -> tuple[Ids, Floats]:
         """The ids of the features with nonzero weights, int64 (m,), and these weights, float64 (m,).
 
-        Parameters
-        ----------
-        family : Family
-        columns : sequence of str, optional
-            Names of the columns of the rows, if they have names.
-        namespace : str
-            Of the names, if they are hashed.
+        columns : names of the columns of the rows, if they have names.
+        namespace : of the names, if they are hashed.
 
-        Raises
-        ------
-        InputError
-            A weight belongs to no feature, or two to the same one; the message names file and line.
+        Raises InputError: a weight belongs to no feature, or two to the same one; the message names file
+            and line.
         """
         if self.ids is not None:
             return self._by_id(self.ids, family)
