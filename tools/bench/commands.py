@@ -68,8 +68,8 @@ def train_command(
     options = ["--x", x, "--y", "y", "--features", features or f"kmers:d={d}", "--C", str(C)]
     own = [f"writers={writers}"] if writers else []
     own += ["share_cores=false"] if no_share_cores else []
-    options += ["--driver", f"{driver}:{','.join(own)}" if own else driver]
-    options += ["--memory", memory, "--row-view", str(row_view)]
+    driver += (":" * bool(own)) + ",".join(own)
+    options += ["--memory", memory, "--driver", driver, "--row-view", str(row_view)]
     options += ["--tol", str(tol), "--max-time", max_time, "--no-checkpoint"]
     options += ["--valid", str(data / valid)] if valid else []
     with tempfile.TemporaryDirectory() as name:

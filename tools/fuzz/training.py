@@ -226,9 +226,7 @@ class Training(Run):
         memory = 1024
         if setting.small:
             memory = self.sites.least_memory(setting.writers) + size.spare
-        driver = setting.driver
-        if driver == "processes":
-            driver += f":writers={setting.writers}"
+        driver = setting.driver + f":writers={setting.writers}" * (setting.driver == "processes")
         if setting.shared_files:
             driver += f",shared_files={self.folder / 'scratch'}"
         more = ["--driver", driver, "--penalty", f"elastic:l1_ratio={setting.l1_ratio}"]
