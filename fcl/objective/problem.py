@@ -147,11 +147,6 @@ class Objective(ABC):
         """Number of directions of the unpenalised coefficients along which no loss changes."""
         return 0
 
-    @property
-    def majoriser(self) -> float:
-        """L such that L sum_i s_i |dm_i|^2 / 2 bounds the second-order term of any step."""
-        return self.loss.most_curvature
-
     def class_counts(self) -> tuple[Floats, Ids]:
         """The labels in y, and how many rows each has; empty if a row has no single label."""
         return np.empty(0), np.empty(0, np.int64)
