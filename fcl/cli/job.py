@@ -21,7 +21,7 @@ from fcl.cli.common import (
     show,
 )
 from fcl.cli.foreign import native_rows
-from fcl.cli.opening import open_rows, open_valid
+from fcl.cli.opening import call_by_files, open_rows, open_valid
 from fcl.cli.saving import KeptState, save_result
 from fcl.errors import FclError, InputError
 from fcl.options import options_of_command
@@ -213,7 +213,11 @@ class LearnSteps(ABC):
         }
         if not is_stream:
             found["data"] = open_rows(rows["data"], weights=rows["weights"], **arrays)
-        return found | {"valid": open_valid(rows, arrays)}
+        found["valid"] = open_valid(rows, arrays)
+        for role, more in ("data", self.options.get("negatives")), ("valid", None):
+            if found.get(role) is not None and rows[role] != self.options[role]:
+                call_by_files(found[role], self.options[role], more)
+        return found
 
     @abstractmethod
     def plan(self, arguments: dict[str, Any]) -> list[str]:

@@ -44,6 +44,12 @@ def open_rows(path: str, y: str, **arrays: Any) -> DataSet:
     return joined
 
 
+def call_by_files(data: DataSet, *files: str | None) -> None:
+    """Name converted rows, in messages and reports, after the user's files."""
+    data.name = " and ".join(os.path.basename(file) for file in files if file)
+    data.target_name = f"the target of {data.name}"
+
+
 def open_valid(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> DataSet | None:
     """Open DATA2 of ``--valid``, with its sample weights if it has an array of their name.
 

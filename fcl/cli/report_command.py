@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from fcl.errors import InputError, OutputExistsError
 if TYPE_CHECKING:
     import numpy as np
 
+    from fcl.files.result_file import Output
     from fcl.report.make import Report
 
 EPILOG = """\
@@ -64,7 +65,8 @@ def command(ctx: click.Context, /, model: str, out: str, **options: Any) -> int:
         for name in options
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     }
-    report = _report(model, {**options, "out": out}, given)
+    named = options["data"], options["negatives"]
+    report = _report(model, {**options, "out": out}, named, given)
     for folder, files in (
         (options["save_plots"], report.plots),
         (options["save_data"], report.data),
@@ -90,10 +92,19 @@ def _check_folder(option: str, folder: str, overwrite: bool) -> None:
         raise InputError(f"{option} {folder}: expected a folder, or a new name in a folder")
 
 
-def _report(model: str, options: Mapping[str, Any], given: Set[str] | None = None) -> Report:
-    """The report; ``given`` : options from the command line, if DATA may be a file to convert."""
+def _report(
+    model: str,
+    options: Mapping[str, Any],
+    files: Sequence[str | None],
+    given: Set[str] | None = None,
+) -> Report:
+    """The report.
+
+    files : of the rows, as the user named them.
+    given : options from the command line, if DATA may be a file to convert.
+    """
     from fcl.cli.foreign import rows_of_report
-    from fcl.cli.opening import open_rows
+    from fcl.cli.opening import call_by_files, open_rows
     from fcl.model import load_model
     from fcl.report.make import make_report
 
@@ -112,9 +123,8 @@ def _report(model: str, options: Mapping[str, Any], given: Set[str] | None = Non
         arrays = {name: rows[name] for name in ("x", "y", "weights", "offset")}
         arrays["covariates"] = trained.covariate_names or None
         data = open_rows(rows["data"], **arrays)
-        if rows["data"] != options["data"]:
-            files = options["data"], options["negatives"]
-            data.name = " and ".join(os.path.basename(path) for path in files if path)
+        if rows["data"] != files[0]:
+            call_by_files(data, *files)
         return make_report(model, data, groups=_groups(rows), names=names, **shown)
 
 
@@ -139,21 +149,31 @@ def _names(path: str) -> list[str]:
         raise InputError(f"--names {path}: cannot be read ({error.strerror})") from error
 
 
-def report_on_training(model: str, options: Mapping[str, Any], trusted: Collection[str]) -> None:
+def report_on_training(
+    model: str,
+    output: Output,
+    options: Mapping[str, Any],
+    given: Mapping[str, Any],
+    trusted: Collection[str],
+) -> None:
     """Write the report of ``fcl train --report``; a failure is reported, but does not end the command.
 
-    model : its file.  options : of ``fcl train``.  trusted : modules that the model may name.
+    model : its file.  output : of the report.
+    options, given : of ``fcl train``, with the rows in a format of fcl, and with the user's files.
+    trusted : modules that the model may name.
     """
     from fcl.errors import reason
-    from fcl.files.result_file import Output, saved_bytes
+    from fcl.files.result_file import saved_bytes
 
-    out, valid = options["report"], options["valid"]
+    out = output.path
     rows = {**options, "names": None, "groups": None, "title": "", "note": "", "imports": trusted}
-    if valid is not None:
-        rows |= {"data": valid, "weights": None}
+    files = [given["data"], given["negatives"]]
+    if options["valid"] is not None:
+        rows |= {"data": options["valid"], "weights": None}
+        files = [given["valid"]]
     try:
-        report = _report(model, rows)
-        Output(out, options["overwrite"]).write(saved_bytes(report.html.encode()))
+        report = _report(model, rows, files)
+        output.write(saved_bytes(report.html.encode()))
     except OutputExistsError as error:
         messages.say(f"error: {error}")
         return

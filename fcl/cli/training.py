@@ -209,7 +209,8 @@ class TrainSteps(LearnSteps):
         self.stop.listening = False  # the model is saved, so a signal may end the report at once
         written = self.outputs["--out"].path
         if self.stop.signum is None:
-            report_on_training(written, self.rows, self.modules)
+            report = self.outputs["--report"]
+            report_on_training(written, report, self.rows, self.options, self.modules)
         else:
             say_how_to_report(written, self.options["report"])
 

@@ -38,9 +38,9 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
     if len(distinct) > 2:
         few = ", ".join(repr(label) for label in labels) + (", ..." if len(distinct) > 5 else "")
         raise InputError(
-            f"{name} holds {len(distinct)} distinct labels ({few}); expected two. For more classes "
-            'choose loss="softmax" (fcl train), or make the target 1 for one class and 0 for the others, '
-            'as fcl.FCLClassifier does for each class; for a numeric target choose loss="squared"'
+            f"{name} holds {len(distinct)} distinct labels ({few}); expected two. For numbers choose "
+            "the loss squared, for more classes softmax (--loss), or make the target 1 for one class and "
+            "0 for the others"
         )
     return np.where(values == distinct[1], 1.0, -1.0), (labels[0], labels[1])
 

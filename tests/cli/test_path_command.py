@@ -252,9 +252,10 @@ def test_how_an_interrupted_path_continues(
         assert f"interrupted; {out}.path holds points; {words}" in result.stderr
         assert "nothing was written" not in result.stderr
     monkeypatch.undo()
+    command += ("--report", tmp_path / "r.html")
     ok(run(*command, "--overwrite", "--resume", f"{out}.path"))
-    again = ok(run(*command, "--resume", f"{out}.path"))  # replaces the model, and trains nothing
-    assert "point 1 of" not in again.stderr
+    again = ok(run(*command, "--resume", f"{out}.path"))  # replaces its files, and trains nothing
+    assert "point 1 of" not in again.stderr and "error" not in again.stderr
     wrong = run(*command, "--resume", tmp_path)
     assert wrong.exit_code == 2 and "expected the folder of points of --out" in wrong.output
     (tmp_path / "m.fcl.path/path.json").unlink()

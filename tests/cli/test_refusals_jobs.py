@@ -225,7 +225,7 @@ CLASSES = [
     ("hole", classes, "--y hole --loss squared",
      "hole, column 1: row 3 is nan; a regression target must be finite"),
     ("numbers", classes, "--y pair", 'for numbers, choose loss="squared"'),
-    ("halves", classes, "--y halves", 'choose loss="softmax"'),
+    ("halves", classes, "--y halves", "choose the loss squared, for more classes softmax"),
     ("softmax of flags", classes, "--y flags --loss softmax",
      r"data:flags has shape \(60, 3\).*name one column"),
     ("huber of two", classes, "--y pair --loss huber", "expected one column for huber"),

@@ -110,7 +110,7 @@ def test_validation_on_another_table(run: Run) -> None:
     ok(run("train", *TABLE, "--valid", "valid.csv"))
     assert zarr.open_array("m.fcl.valid.zarr/X", mode="r").shape[0] == 60
     names = [fcl.open_data(f"m.fcl.{part}.zarr").column_names for part in ("data", "valid")]
-    assert names[0] == names[1]
+    assert names[0] == names[1] and "60 rows of valid.csv" in Path("r.html").read_text()
 
 
 def report(run: Run, *given: str) -> Result:
@@ -274,6 +274,7 @@ def write_magic() -> None:
         (None, "churn.csv --C 1 --out m.fcl", "--y: churn.csv has no column 'y'; it has age"),
         (None, "churn.csv --y chun --C 1 --out m.fcl", "did you mean 'churn'"),
         (None, "churn.csv --y churn --out m.fcl", "give --C or --alpha"),
+        (None, "churn.csv --y age --missing-target drop --C 1 --out m.fcl", "the target of churn.csv"),
         (None, "churn.csv --y churn --C 1", "--out is missing"),
         (None, "churn.csv --y churn --C 1 --plan", "--out is missing: the model, beside which"),
         (None, "churn.csv --y churn --offset age --C 1 --out m.fcl", "--offset: expected DATA"),

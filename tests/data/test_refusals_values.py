@@ -208,7 +208,7 @@ DOORS: dict[Callable[..., object], dict[str, tuple[Any, str]]] = {
             r"^train\.zarr:y holds only one class, 2, in all 3 rows; two are needed"),
         "one row": (["a"], "only one class, 'a', in all 1 rows"),
         "three classes": ([0, 1, 2],
-            r'3 distinct labels \(0, 1, 2\); expected two\. For more classes choose loss="softmax"'),
+            r"3 distinct labels \(0, 1, 2\); expected two\. For numbers choose the loss squared"),
         "nine classes": (range(9), r"holds 9 distinct labels \(0, 1, 2, 3, 4, \.\.\.\); expected two"),
         "nan": ([0.0, 1.0, np.nan, np.nan],
             r"^train\.zarr:y: row 2 is nan; labels must be finite \(2 such rows of 4\)"),
