@@ -99,7 +99,8 @@ class OutputExistsError(InputError):
         name = os.fspath(path)
         if kept is None:
             super().__init__(
-                f"{name}: exists already; choose another name or overwrite it on purpose (--overwrite)"
+                f"{name}: exists already; choose another name or overwrite it on purpose (--overwrite, "
+                "in Python overwrite=True)"
             )
         else:
             super().__init__(

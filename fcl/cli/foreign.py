@@ -52,6 +52,8 @@ def foreign_format(path: str | None, options: Mapping[str, Any]) -> str | None:
     if options["format"] is not None:
         return str(options["format"])
     file = InputFile(path)
+    if path.endswith((".bim", ".fam")):
+        raise InputError(f"{path} belongs to a file of PLINK; give {path[:-4]}.bed")
     if find_format(file.path, file.head) is None and options["genome"] is None:
         if (table := TableHead.of(file.head)) is None:
             return None  # opening it says what is wrong

@@ -142,6 +142,14 @@ class LearnSteps(ABC):
         """
         return None if self.given.get("features") == "--features" else self.options["imports"]
 
+    @property
+    def resume_line(self) -> str:
+        """The command that continues from the checkpoints, with the user's modules that it imports."""
+        parts = [part.split(":") for part in (self.options["features"] or "").split(" + ")]
+        own = [part[0].strip() for part in parts if part[1:] and "=" not in part[1]]
+        modules = [f" --import {name}" for name in dict.fromkeys([*self.options["imports"], *own])]
+        return f"{self.script} --resume {self.options['checkpoint']}{''.join(modules)}"
+
     def check(self) -> None:
         """Validate all that needs no data; raises InputError or UsageError."""
         from fcl.cli.config import RIVALS
@@ -233,7 +241,7 @@ class LearnSteps(ABC):
 
     def left(self, kept: KeptState) -> str:
         """What a run that failed has left, and how to continue; empty if it left nothing."""
-        return kept.how_to_resume(self.script) if kept.is_newer else ""
+        return f"progress is saved; resume with: {self.resume_line}" if kept.is_newer else ""
 
     def finish(self, result: Any) -> int:
         """Write the results, show the summary, and return the exit code."""

@@ -44,10 +44,10 @@ class {name}(Generator):
         first, second = self.pairs_[ids].T
         return above[:, first] & above[:, second]
 
-    def describe(self, feature):
-        """A text for people that no other feature has."""
-        first, second = self.pairs_[feature]
-        return f"x{{first}} and x{{second}} are high"
+    def describe(self, feature, names=None):
+        """A text for people that no other feature has; names are those of the columns, if known."""
+        first, second = (f"x{{j}}" if names is None else names[j] for j in self.pairs_[feature])
+        return f"{{first}} and {{second}} are high"
 '''
 
 _SEQUENCES = '''"""Features of my own: pairs of equal letters at two positions of a sequence."""

@@ -27,10 +27,6 @@ class KeptState:
         """Whether the job has saved a checkpoint."""
         return self._files() != self._before
 
-    def how_to_resume(self, command: str) -> str:
-        """What to say about the checkpoint."""
-        return f"progress is saved; resume with: {command} --resume {self._folder}"
-
     def _files(self) -> list[tuple[str, int]]:
         if self._folder is None or not os.path.isdir(self._folder):
             return []

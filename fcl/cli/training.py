@@ -71,7 +71,9 @@ class TrainSteps(LearnSteps):
         if options["features"] is None and options["data"] is not None:
             file = options["data"].partition("::")[0]
             if not kind_of(locate(file)):
-                raise InputError(f"{file} does not exist; check the name and the folder")
+                plink = kind_of(locate(f"{file}.bed"))
+                advice = f"give {file}.bed" if plink else "check the name and the folder"
+                raise InputError(f"{file} does not exist; {advice}")
             options["features"] = default_features(options)
         super().check()
         if options["C"] is None and options["alpha"] is None and options["path"] is None:
@@ -177,10 +179,7 @@ class TrainSteps(LearnSteps):
         options, before = self.options, self.stop.signum
         hint = "no checkpoint holds it"
         if options["checkpoint"] is not None and not result.checkpoint_failed:
-            hint = (
-                "the checkpoint has its weights: write it with fcl train --resume "
-                f"{options['checkpoint']} --out FILE"
-            )
+            hint = f"the checkpoint has its weights: write it with {self.resume_line} --out FILE"
         self.outputs.write(
             "--out",
             result.model.save,
@@ -196,8 +195,7 @@ class TrainSteps(LearnSteps):
         model = Fact("model", self.outputs["--out"].path)
         facts = [*result.facts(self.view.validation), model]
         if folder is not None and not result.checkpoint_failed:
-            how = f"resume with: fcl train --resume {folder}"
-            facts.append(Fact("checkpoint", f"{folder} ({how})"))
+            facts.append(Fact("checkpoint", f"{folder} (resume with: {self.resume_line})"))
         return result_lines(facts, result.model)
 
     def report(self) -> None:

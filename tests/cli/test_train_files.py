@@ -285,6 +285,8 @@ def write_magic() -> None:
         (other_zarr, "m.fcl.data.zarr --features columns --C 1 --out m.fcl --missing drop",
          "--missing is an option for tables and other files"),
         (write_dna, "dna.tsv --C 1 --out m.fcl", "a column of sequences; give --x 1 --y 2"),
+        (lambda: Path("g.bed").touch(), "g --C 1", "g does not exist; give g.bed"),
+        (lambda: Path("g.fam").touch(), "g.fam --C 1", "belongs to a file of PLINK; give g.bed"),
         (write_magic, "magic", "give --format table --no-header --y COLUMN"),
         (None, "churn.csv churn.csv --C 1", "fcl convert churn.csv churn.csv churn.zarr"),
         (None, "churn.csv none.fa --C 1", "none.fa does not exist"),

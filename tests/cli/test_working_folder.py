@@ -166,6 +166,7 @@ def test_a_named_module_finds_its_helpers(driver: str, folder: Path) -> None:
     named = ("--features", "mine:Halves", "--C", "0.1", "--driver", driver)
     result = run(folder, script, "train", "data", *named, "--out", "o.fcl")
     assert result.returncode == 0, result.stderr
+    assert "fcl train --resume o.fcl.checkpoint --import mine)" in result.stdout
     again = run(folder, script, "predict", "o.fcl", "data", "--import", "mine", "--out", "s.npy")
     assert again.returncode == 0, again.stderr
     assert marks(folder) == []

@@ -216,7 +216,7 @@ def test_covariates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path, "p.txt", "\n".join(["IID t", *rows]).encode())
     found = converted(tmp_path / "geno.bed", y=f"{tmp_path}/p.txt:t", covariates="c.txt")
     assert found.summary.dropped == {"without a covariate": 1}
-    assert "--covariates obs/age,obs/site to fcl train" in found.notes
+    assert "covariates: obs/age,obs/site" in found.notes
     names = ["obs/age", "obs/site"]
     data = fcl.open_data("out.zarr", covariates=names)
     model = fcl.train(data, "columns", loss="squared", C=1.0).model

@@ -68,11 +68,13 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unusual blanks": ("a,b\n\u00a05,1\n5,2\n", {}, "and unusual blanks around values"),
     "decimal point": ("a;b\n1,50;2\n2.75;3\n", {"decimal": ","}, "holds the text '2.75'"),
     "decimal comma": ('a,b\n"1,50",2\n"-2,75",3\n', {},
-        "numbers with commas or other marks, such as '1,50'; give --decimal ,, or --cat"),
+        "numbers with commas or other marks, such as '1,50'; give --decimal , "),
+    "many decimal commas": ("a;b\n1,51;2\n-2,75;3\n", {"decimal": ".", "max_categories": 1},
+        "numbers with commas or other marks, such as '1,51'; give --decimal , "),
     "decimal comma or thousands": ("a;b\n1,500;2\n-2,750;3\n", {},
         "such as '1,500'; give --decimal , if commas mark decimals, --thousands , if they"),
     "decimal comma after a number": ('a,b\n1,2\n"2,5",3\n', {},
-        row(3, "the column 'a' holds the text '2,5'.*give --decimal ,, or --cat")),
+        row(3, "the column 'a' holds the text '2,5'.*give --decimal , ")),
     "many problems": (
         "id,age,price,state,when,q\n"
         + "".join(f'r{i % 8},{i or ""},"{i % 7},5",s{i % 9},1/2/2003,{i}\n' for i in range(300))
@@ -90,9 +92,9 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
     "late text among months": ("d,a\n" + "2021-05-18,1\n" * 2000 + "soon,2\n", {"dates": "month"},
         "'d' holds the text 'soon', but dates in other rows"),
     "parts of dates": ("d,a\n2021-05-18,1\n", {"dates": "day"}, "^--dates: expected some of days, year"),
-    "thousands": ('a,b\n"1,234",2\n"12,345.5",3\n', {}, "such as '1,234'; give --thousands ,, or"),
+    "thousands": ('a,b\n"1,234",2\n"12,345.5",3\n', {}, "such as '1,234'; give --thousands , "),
     "decimals and thousands": ("a;b\n1.234,56;2\n7,5;3\n", {"decimal": "."},
-        "such as '1.234,56'; give --decimal , --thousands ., or"),
+        "such as '1.234,56'; give --decimal , --thousands ."),
     "blanks between thousands": ("a,b\n1 234.5,2\n", {}, "such as '1 234.5'; give --thousands space"),
     "one mark for both": ("a\n1\n", {"thousands": "."}, r"^--thousands \.: is the mark before"),
     "no groups of three": ('a\n"1,234"\n"1,23"\n', {"thousands": ","},

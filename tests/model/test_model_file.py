@@ -107,7 +107,7 @@ def test_empty_model(path: Path, windows: np.ndarray) -> None:
 
 def test_an_existing_file_is_kept(path: Path, model: Model) -> None:
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"m\.fcl: exists already.*--overwrite"):
+    with pytest.raises(InputError, match=r"m\.fcl: exists already.*overwrite=True"):
         model.save(path)
     assert path.read_bytes() == before
     model.save(path, overwrite=True)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import fcl
 from fcl.cli.report_command import command
+from fcl.model.covariates import CovariateTerm
 from fcl.report import scores
 from fcl.report.cells import CellSums, row_sums
 from fcl.report.contract import Context
@@ -44,6 +45,11 @@ def test_a_model_of_noise_says_so_first(kmers: Case) -> None:
     assert lead(noise).startswith("The model is not clearly better than a model without features.")
     empty = lead(kmers, weights=np.zeros(5))
     assert empty.startswith("The model has no features: it predicts the same for every row.")
+    aged = replace(
+        kmers.model, weights=np.zeros(5), covariates=(CovariateTerm("age", None, (0.1,)),)
+    )
+    alone = head.section(Context(aged, Path("m.fcl"), "")).lead
+    assert alone.startswith("The model has no features: it predicts from the covariates alone. On")
 
 
 def test_numbers() -> None:

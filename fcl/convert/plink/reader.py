@@ -202,7 +202,7 @@ class _PlinkSource(ConvertSource):
             self.drop("without a covariate", keep & ~known)
             keep &= known
             names = ",".join(f"obs/{name}" for name in self._covariates)
-            self.notes.append(f"covariates: give --covariates {names} to fcl train")
+            self.notes.append(f"covariates: {names} (--covariates)")
         if self._phenotype is None:
             self.notes.append(
                 "y: none, as the .fam file has no phenotypes; give --y TABLE.tsv:COLUMN"

@@ -128,10 +128,12 @@ def read_covariates(file: InputFile, samples: Samples) -> tuple[dict[str, Column
 def _covariate(file: InputFile, name: str, texts: dict[int, str], n: int) -> Column:
     numbers = {sample: read_number(text) for sample, text in texts.items()}
     wrong = [sample for sample, number in numbers.items() if number is None or np.isinf(number)]
-    if wrong and len(wrong) < len(texts):
+    has_commas = all(read_number(text.replace(",", ".")) is not None for text in texts.values())
+    if wrong and (len(wrong) < len(texts) or has_commas):
         raise InputError(
-            f"--covariates: {file.name}: expected finite numbers in the column {shown(name)}, or NA, got "
-            f"{shown(texts[wrong[0]])}; correct it, or write texts in all rows for categories"
+            f"--covariates: {file.name}: expected finite numbers with a point for decimals in the column "
+            f"{shown(name)}, or NA, got {shown(texts[wrong[0]])}; correct it, or write texts in all rows "
+            "for categories"
         )
     if not wrong:
         values = np.full(n, np.nan)
@@ -173,8 +175,8 @@ def _sample_lines(
             raise named_twice(file.name, "sample", " ".join(key), found[sample][0], number)
         found[sample] = number, cells
     if not found:
-        has_commas = len(header) == 1 and "," in header[0]
-        hint = "; write tabs in place of ',' between the columns" if has_commas else ""
+        mark = next((mark for mark in ",;" if len(header) == 1 and mark in header[0]), "")
+        hint = f"; write tabs in place of {mark!r} between the columns" if mark else ""
         raise InputError(
             f"{option}: no sample of {file.name}, such as {shown(' '.join(key))}, "
             f"is in the .fam file, whose samples are {_some(samples)}; expected FID and IID, or "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,7 +51,7 @@ _NAMED_ROWS = 200
 #: Letters of a sequence, and blanks in a text of words, that a message recognises.
 _BASES, _LEAST_WORDS = set("ACGTUNacgtun"), 5
 #: Problems that a message lists.
-_MOST_PROBLEMS = 20
+_MOST_PROBLEMS = 8
 
 
 @dataclass
@@ -221,21 +221,14 @@ class Survey:
             if column in self.categorical or not stats.codes:
                 continue
             start = f"{table.name}: the column {shown(table.columns[column])} holds"
-            example = shown(next(iter(stats.codes)))
             if not stats.text:
                 self._refuse(
                     column,
-                    f"{start} numbers such as {example}, and unusual blanks around values; remove the "
-                    "blanks, or give --categorical",
+                    f"{start} numbers such as {shown(next(iter(stats.codes)))}, and unusual blanks "
+                    "around values; remove the blanks, or give --categorical",
                 )
-            elif all(map(_options_of_marks, stats.codes)):
-                found = set(map(_options_of_marks, stats.codes))
-                options = max(found - {_COMMA} or found, key=len)
-                self._refuse(
-                    column,
-                    f"{start} numbers with commas or other marks, such as {example}; give {options}, or "
-                    "--categorical",
-                )
+            elif self._refuse_marks(table, column, stats.codes):
+                continue
             elif column in self._x and all(map(AMBIGUOUS.fullmatch, stats.codes)):
                 other = next((text for text in stats.codes if not table.parse_date(text)), "")
                 advice = (
@@ -247,6 +240,19 @@ class Survey:
                 self._refuse(
                     column, f"{start} dates such as {shown(other)}, {advice}, or --categorical"
                 )
+
+    def _refuse_marks(self, file: TableFile, column: int, texts: Collection[str]) -> bool:
+        """Refuse a column if all its texts are numbers with commas or other marks; whether it is one."""
+        found = set(map(_options_of_marks, texts))
+        if file.is_typed or "" in found:
+            return False
+        self._refuse(
+            column,
+            f"{file.name}: the column {shown(file.columns[column])} holds numbers with commas or other "
+            f"marks, such as {shown(next(iter(texts)))}; give {max(found - {_COMMA} or found, key=len)} "
+            "(or --categorical)",
+        )
+        return True
 
     def _check_integers(self) -> None:
         """Refuse integers that float64 changes; the text tells them from numbers such as 1e20."""
@@ -400,6 +406,8 @@ class Survey:
             what = f"the {kinds[0]} {shown(late[1])}, but the {kinds[1]} {shown(other[1])} before"
             self._refuse_mixed(file, late[0], column, what, stats.text[1])
         elif self.options.like is None and len(stats.codes) > self.options.max_categories:
+            if column not in self.categorical and self._refuse_marks(file, column, stats.codes):
+                return
             name, text = file.columns[column], next(iter(stats.codes))
             leave = (
                 f"leave it out with --x '!{name}'" if column in self._x else "name another column"
@@ -431,7 +439,7 @@ class Survey:
             f"{shown(name)} if all its values are categories"
         )
         if (options := _options_of_marks(text)) and not file.is_typed:
-            advice = f"give {options}, or --categorical"
+            advice = f"give {options} (or --categorical)"
         self._refuse(column, f"{file.where(row)}: the column {shown(name)} holds {what}; {advice}")
 
 

@@ -43,7 +43,15 @@ def _quality(context: Context) -> list[str]:
     """How good the model is, beside a model without features."""
     model = context.predictor
     if isinstance(model, Model) and not model.n_active:
-        return ["The model has no features: it predicts the same for every row."]
+        first = "The model has no features"
+        if not model.covariate_names:
+            return [f"{first}: it predicts the same for every row."]
+        return [f"{first}: it predicts from the covariates alone.", *_scores(context)]
+    return _scores(context)
+
+
+def _scores(context: Context) -> list[str]:
+    """The scores, on rows that the training did not see where there are such."""
     if context.measured is None:
         return _claimed(context) or ["How good the model is takes rows of data to say (--data)."]
     predictions = context.measured.predictions
