@@ -181,7 +181,6 @@ def why_missing(error: BaseException) -> str:
     if top in in_use() or top == PREFIX or not _finders[-1].has(top):
         return ""
     return (
-        f"; {top} is in the working folder, and fcl uses only those of its modules that you name "
-        "(--features, --import) and what they import themselves: to use all, put the folder into "
-        "PYTHONPATH"
+        f"; {top} is in the working folder, from which fcl imports only the modules that you name "
+        "(--features, --import) and what these import; to import all, put the folder into PYTHONPATH"
     )

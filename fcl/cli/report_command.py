@@ -98,11 +98,7 @@ def _report(
     files: Sequence[str | None],
     given: Set[str] | None = None,
 ) -> Report:
-    """The report.
-
-    files : of the rows, as the user named them.
-    given : options from the command line, if DATA may be a file to convert.
-    """
+    """The report; ``given`` : options from the command line, if DATA may be one of the user's files."""
     from fcl.cli.foreign import rows_of_report
     from fcl.cli.opening import call_by_files, open_rows
     from fcl.model import load_model
@@ -158,9 +154,7 @@ def report_on_training(
 ) -> None:
     """Write the report of ``fcl train --report``; a failure is reported, but does not end the command.
 
-    model : its file.  output : of the report.
-    options, given : of ``fcl train``, with the rows in a format of fcl, and with the user's files.
-    trusted : modules that the model may name.
+    options : with the rows in a format of fcl.  given : with the user's files.
     """
     from fcl.errors import reason
     from fcl.files.result_file import saved_bytes

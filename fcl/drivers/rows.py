@@ -103,7 +103,7 @@ def select_rows(
     keep: npt.NDArray[np.bool_] | None,
     purpose: str = "train on",
 ) -> Rows:
-    """The rows of ``keep``, without rows of weight 0, which have no effect."""
+    """The rows of ``keep`` whose weight is above 0."""
     offset = data.offset
     if offset is not None and offset.ndim == 2:
         offset = np.ascontiguousarray(offset.T)

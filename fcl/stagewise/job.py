@@ -149,7 +149,7 @@ def _targets(
 
 
 def _with_valid_targets(data: DataSet) -> DataSet:
-    """The rows, where those of weight 0, which have no effect, have the target of another row."""
+    """The same rows, with the target of another row in rows of weight 0, which may hold any value."""
     if data.weights is None or data.target is None or data.weights.all():
         return data
     values = np.array(data.target)

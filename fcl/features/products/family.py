@@ -103,10 +103,10 @@ class Products(Generator):
         1 counts 0.5, however rare the 1. Binary data are never divided.
     centre : bool or "auto"
         Whether a constant is subtracted from columns of large mean and small spread, such as years and
-        dates, before they are multiplied: otherwise a product with such a column is almost a multiple
-        of its other factors. It is done for columns of dense data whose mean is more than 16 times their
-        standard deviation; descriptions show the constants, such as ``x0 * (x3 - 2000)``, and the
-        model keeps them. False: no constant is subtracted.
+        dates, before they are multiplied: a year hardly changes in percent, so that its product with x0
+        would be nearly a number times x0. It is done for columns of dense data whose mean is more than
+        16 times their standard deviation; descriptions show the constants, such as
+        ``x0 * (x3 - 2000)``, and the model keeps them. False: no constant is subtracted.
 
     Examples
     --------

@@ -51,7 +51,6 @@ def _quality(context: Context) -> list[str]:
 
 
 def _scores(context: Context) -> list[str]:
-    """The scores, on rows that the training did not see where there are such."""
     if context.measured is None:
         return _claimed(context) or ["How good the model is takes rows of data to say (--data)."]
     predictions = context.measured.predictions
