@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge import ALL_LOSSES, Problem
-from rows import STRENGTHS, acceptors, pyrimidines
+from rows import acceptors
 from scipy.optimize import minimize
 
 import fcl
@@ -340,13 +340,6 @@ def test_a_small_budget_is_not_told_of_options_of_the_training() -> None:
 
 
 # -- models of other programs ----------------------------------------------------------------------
-
-
-def test_counts_of_a_model_with_an_offset() -> None:
-    codes, _ = acceptors(20, 300)
-    data = fcl.open_data(codes.astype(float), y=pyrimidines(300), offset=np.full(300, 0.3))
-    found = fcl.certify((np.full(20, 0.01), 0.1), data, STRENGTHS["poisson"], loss="poisson")
-    assert 0.0 < found.gap < 1.0 and found.own_objective > found.objective
 
 
 def test_weights_by_id_are_those_of_the_whole_family() -> None:

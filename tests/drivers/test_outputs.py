@@ -160,8 +160,7 @@ def test_an_initial_model() -> None:
 @pytest.mark.parametrize("group", [False, True])
 def test_offsets_that_leave_no_row_any_curvature(group: bool) -> None:
     rows = replace(numbers(), offset=1e6 * np.random.default_rng(1).normal(size=(N, K)))
-    penalty = "group" if group else "l1"
-    result = train(rows.open(), penalty=penalty, max_passes=5)
+    result = train(rows.open(), group=group, max_passes=5)
     assert 0.0 < result.certificate.gap < 1.0
 
 
@@ -210,34 +209,6 @@ def test_penalty_factors(options: dict[str, Any]) -> None:
 
 
 # -- targets and labels ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("loss", "options"), [("squared", {"l1_ratio": 0.5}), ("logistic", {"intercept": False})]
-)
-def test_separate_outputs(loss: str, options: dict[str, Any]) -> None:
-    """Targets and labels with an L1 norm are problems of their own, whose certificates add up."""
-    random = np.random.default_rng(2)
-    X, scales = numbers().X, np.array([1.0, 10.0, 0.1])
-    Y = (X[:, :3] + 0.5 * random.normal(size=(N, K))) * scales + scales
-    Y = Y if loss == "squared" else (Y > 0).astype(float)
-    s, offset = random.uniform(0.2, 3.0, N), random.normal(size=(N, K))
-    given = {"loss": loss, "C": 0.1, "tol": 1e-9, **options}
-    joint = train(fcl.open_data(X, y=Y, weights=s, offset=offset), **given)
-    parts = [
-        train(fcl.open_data(X, y=Y[:, k], weights=s, offset=offset[:, k]), **given)
-        for k in range(K)
-    ]
-    assert joint.converged and all(part.converged for part in parts)
-    best = sum(part.certificate.objective for part in parts)
-    assert joint.certificate.objective == pytest.approx(best, rel=2e-9)
-    assert joint.certificate.bound <= best * (1.0 + 1e-12)
-    margins = joint.model.margins(X, offset=offset)
-    for k, part in enumerate(parts):
-        own = part.model.margins(X, offset=offset[:, k])
-        np.testing.assert_allclose(margins[:, k], own, atol=1e-3 * scales[k])
-        weights = dense(part.model, P)
-        np.testing.assert_allclose(dense(joint.model, P)[:, k], weights, atol=1e-4 * scales[k])
 
 
 # -- checkpoints -----------------------------------------------------------------------------------

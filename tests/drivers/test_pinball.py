@@ -147,24 +147,6 @@ def test_text() -> None:
     assert find_loss("huber:delta=0.69999999999999996") == find_loss("huber:delta=0.7")
 
 
-def test_scores_of_cross_validation_are_mean_pinball_losses() -> None:
-    options: dict[str, Any] = {"loss": "pinball:tau=0.8,width=0.5", "tol": 1e-8}
-    alphas = [0.1, 0.02]
-    search = fcl.FCLRegressorCV("columns", alphas=alphas, cv=3, patience=None, **options)
-    found = search.fit(X, Y, sample_weight=S)
-    assert found.scores_.shape == (3, 2)
-    assert found.paths_[0].scores.metric == "pinball"
-    assert not found.paths_[0].scores.higher_is_better
-    for fold, held in enumerate(found.folds_ == k for k in range(3)):
-        for k, alpha in enumerate(alphas):
-            one = fcl.FCLRegressor("columns", alpha=alpha, **options)
-            one.fit(X[~held], Y[~held], sample_weight=S[~held])
-            loss = mean_pinball_loss(
-                Y[held], one.predict(X[held]), sample_weight=S[held], alpha=0.8
-            )
-            assert found.scores_[fold, k] == pytest.approx(loss, rel=1e-4)
-
-
 def test_the_report_says_how_many_targets_are_below(tmp_path: Any) -> None:
     """And shows no calibration of means, which predicted quantiles need not have."""
     from fcl.report.make import make_report

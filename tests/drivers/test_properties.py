@@ -73,7 +73,7 @@ def test_one_positive_in_a_thousand(loss: str) -> None:
     assert np.count_nonzero(check(result, problem, problem.solve())) > 3
 
 
-@pytest.mark.parametrize(("scale", "offset"), [(1e6, 1e5), (1e-6, 0.0), (1.0, 1e6), (1e-3, -50.0)])
+@pytest.mark.parametrize(("scale", "offset"), [(1e6, 1e5), (1e-6, -50.0)])
 def test_unscaled_targets(scale: float, offset: float) -> None:
     codes, y = case("squared")
     y = scale * y + offset

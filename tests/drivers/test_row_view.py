@@ -68,27 +68,6 @@ class Draws:
 # -- the optimum -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("features", ["bag:d=2", "products:degree=2"])
-def test_other_families(small: None, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    draws = Draws(monkeypatch)
-    rows, labels = acceptors(20, N)
-    if features.startswith("products"):
-        rng = np.random.default_rng(4)
-        x = rng.normal(size=(N, 12))
-        labels = np.where(x[:, 0] - x[:, 1] * x[:, 2] + rng.normal(size=N) > 0, 1.0, -1.0)
-        rows = (x > 0.5).astype(np.float32)
-    given = fcl.open_data(rows, y=labels)
-    results = [
-        fcl.train(given, features, C=0.5, tol=1e-5, block_rows=64, row_view=view)
-        for view in ("all", "auto")
-    ]
-    assert len(draws.sizes) >= 2
-    first = results[0].certificate
-    for result in results:
-        assert result.converged, result.message
-        assert result.certificate.objective == pytest.approx(first.objective, rel=2e-5)
-
-
 def test_sizes_of_samples(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = Draws(monkeypatch)
     train(row_view="all")

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from judge import LOSSES, Problem, confirm
 from scipy.sparse import csr_array
-from sklearn.linear_model import ElasticNet
 
 import fcl
 from fcl.data.prepared import PreparedRows
@@ -184,21 +183,6 @@ def test_classes_of_a_user(name: str) -> None:
 
 
 # -- other solvers ---------------------------------------------------------------------------------
-
-
-def test_elastic_net_of_scikit_learn() -> None:
-    x, _, y = uneven_rows(seed=6)
-    sd = deviations(x)
-    varies = np.ptp(x, axis=0) > 0.0
-    a, rho = 0.3, 0.6
-    # glmnet standardises x: the square of a weight is multiplied by the square of the deviation
-    theirs = ElasticNet(alpha=a, l1_ratio=rho, tol=1e-12, max_iter=1_000_000)
-    theirs.fit(x[:, varies] / sd[varies], y)
-    ours = fcl.FCLRegressor(alpha=2.0 * a, l1_ratio=rho, standardize=True, tol=1e-10).fit(x, y)
-    expected = np.zeros(M)
-    expected[varies] = theirs.coef_ / sd[varies]
-    np.testing.assert_allclose(ours.column_weights_ * sd, expected * sd, atol=1e-5)
-    assert ours.intercept_ == pytest.approx(theirs.intercept_, rel=1e-6)
 
 
 # -- how deviations are measured -------------------------------------------------------------------

@@ -242,7 +242,6 @@ def test_selectors_find_the_columns(kind: str) -> None:
     }[kind]
     getter: dict[str, Any] = {"importance_getter": "column_weights_"}
     for selector in (
-        RFE(model, n_features_to_select=2, **getter),
         RFE(model, n_features_to_select=2, step=0.5, **getter),
         SelectFromModel(model, max_features=2, **getter),
         SelectFromModel(clone(model).set_params(alpha=None, C=0.02), threshold=1e-5, **getter),

@@ -14,7 +14,6 @@ from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.metrics import mean_poisson_deviance, r2_score
 from sklearn.svm import LinearSVC
 
-import fcl
 from fcl import FCLClassifier, FCLRegressor
 
 NEW_PENALTY = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
@@ -106,28 +105,6 @@ def test_counts_with_an_offset(path: bool, tmp_path: Path) -> None:
     )
     np.testing.assert_allclose(model.predict(X, offset=o), np.exp(m), rtol=1e-12)
     assert model.score(**scored) == pytest.approx(r2_score(y, np.exp(m)), rel=1e-12)
-
-
-def test_covariates_of_several_classes_and_of_numbers(data: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = data
-    z = np.column_stack([np.arange(len(y)) % 7, np.arange(len(y)) % 3]).astype(float)
-    three = FCLClassifier(C=0.3).fit(X, np.arange(len(y)) % 3, covariates=z[:, :1])
-    assert three.predict_log_proba(X, covariates=z[:, :1]).shape == (len(y), 3)
-    counts = FCLRegressor(C=0.1).fit(X, z[:, 0], covariates=z[:, 1])
-    assert counts.score(X, z[:, 0], covariates=z[:, 1]) > -1.0
-
-
-def test_generated_families_are_certified_without_an_intercept() -> None:
-    # the residuals are not balanced then, and far from it: the bound must not pay for that
-    rng = np.random.default_rng(2)
-    X = rng.random((200, 40)) + 3.0
-    y = X @ rng.normal(size=40) + 50.0
-    result = fcl.train(
-        fcl.open_data(X, y=y), "columns", C=1.0, loss="squared", intercept=False, tol=1e-8
-    )
-    assert result.converged
-    largest = np.abs(2.0 * X.T @ (y - result.model.margins(X))).max()
-    assert result.certificate.max_violation == pytest.approx(largest, rel=1e-6)
 
 
 # -- more than two classes ---------------------------------------------------------------------

@@ -31,15 +31,6 @@ def header_of(path: Path) -> dict[str, Any]:
     return header
 
 
-def test_round_trip(path: Path, model: Model) -> None:
-    again = Model.load(path)
-    assert again.header() == model.header() and again.weights.tobytes() == model.weights.tobytes()
-    assert again.history == [{"number": 1, "gap": 0.1}]
-    with pytest.raises(ValueError, match="read-only"):
-        again.weights[0] = 1
-    assert [p.name for p in path.parent.iterdir()] == ["m.fcl"]  # no temporary file is left
-
-
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 

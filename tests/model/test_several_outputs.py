@@ -78,11 +78,6 @@ def test_predictions_of_labels_and_numbers() -> None:
     np.testing.assert_allclose(numbers.predict(X), MARGINS, atol=1e-12)
 
 
-def test_offsets_have_a_number_for_each_output() -> None:
-    model, offset = several(options={"offset": True}), RANDOM.normal(size=(N, 3))
-    np.testing.assert_allclose(model.margins(X, offset=offset), MARGINS + offset, atol=1e-12)
-
-
 def test_weights_are_described_by_size() -> None:
     rows = several().describe()
     assert [abs(row.weight) for row in rows] == sorted(np.abs(WEIGHTS[WEIGHTS != 0]))[::-1]

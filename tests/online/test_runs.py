@@ -82,24 +82,6 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
 # -- the weights at the start ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{}, {"method": "truncated-gradient"}, {"method": "truncated-gradient", "step": "adagrad"},
-     {"method": "ogd"}],
-)  # fmt: skip
-@pytest.mark.parametrize("rate", [0.1, "auto"])
-def test_the_first_rows_are_predicted_by_the_initial_model(
-    given: dict[str, Any], rate: Any
-) -> None:
-    initial = learn(passes=3, rate=0.5).model
-    shared = {"rate": rate, "certify": False, "shuffle": False, **given}
-    warm, cold = (learn(**shared, **own).progress[0] for own in ({"initial": initial}, {}))
-    on = np.flatnonzero(S)[: warm.rows]
-    margins = X[on][:, initial.ids] @ initial.weights + initial.intercept
-    own = np.average(np.logaddexp(0, -(2 * Y[on] - 1) * margins), weights=S[on])
-    assert abs(warm.loss - own) < 0.25 * abs(cold.loss - own)
-
-
 def test_commands_start_from_a_model(tmp_path: Path) -> None:
     """At hardly any rate the online command keeps it; the command of training ends at the optimum."""
     initial, folder = learn(passes=2).model, stored(tmp_path / "d", X, Y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,15 +57,6 @@ def test_a_point_that_time_cut_short_is_trained_again(tmp_path: Path) -> None:
     cut = train_path(data, alphas=[1e-3], folder=tmp_path, max_time=1e-9)
     assert cut.reason == "max-time" and not cut.chosen.converged
     assert train_path(data, alphas=[1e-3], folder=tmp_path).chosen.converged
-
-
-def test_the_table_on_disk(tmp_path: Path) -> None:
-    data, valid = split()
-    path = train_path(data, folder=tmp_path, valid=valid, points=4, patience=None)
-    table = json.loads((tmp_path / "path.json").read_text())
-    assert [row["C"] for row in table["points"]] == table["grid"] == [p.C for p in path.points]
-    assert [row["gap"] for row in table["points"]] == [p.certificate.gap for p in path.points]
-    assert [row["score"] for row in table["points"]] == path.scores.mean.tolist()
 
 
 @pytest.mark.parametrize("cv", [None, 2])
