@@ -186,6 +186,15 @@ def test_tables_of_long_patterns_are_refused_where_they_cannot_fit() -> None:
     assert make_plan(**long, budget=least).total <= least
 
 
+def test_the_plan_does_not_depend_on_the_threads() -> None:
+    codes, y = acceptors(14, 900)
+    data = open_data(np.where(np.arange(14) == 3, 4, codes).astype(np.uint8), y=y)
+    plans = [plan_training(data, "kmers:d=8", C=1.0, threads=t) for t in (1, 2, 64)]
+    assert plans[0] == plans[1] == plans[2] and plans[0].most_threads > 1
+    tight = plan_training(data, "kmers:d=8", C=1.0, memory="420MiB")
+    assert tight.most_threads < plans[0].most_threads
+
+
 def test_a_small_family_gets_no_more_room_than_it_can_use() -> None:
     rng = np.random.default_rng(0)
     data = fcl.open_data(rng.random((100, 10)), y=rng.integers(0, 2, 100))

@@ -254,13 +254,12 @@ def test_limits(on_disk: fcl.DataSet) -> None:
 # -- errors, and what is left ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory", [False, True], ids=["file", "memory"])
-def test_bad_letters(tmp_path: Path, memory: bool) -> None:
+def test_bad_letters(tmp_path: Path) -> None:
     """A child finds them, and the user gets the same message as with one process."""
     codes, y = letters()
     codes = codes.copy()
     codes[433, 5] = 99
-    data = fcl.open_data(codes, y=y) if memory else write(tmp_path / "bad", codes, y)
+    data = write(tmp_path / "bad", codes, y)
     with pytest.raises(fcl.InputError) as inline_says:
         train(data, driver="inline")
     with pytest.raises(fcl.InputError) as found:
