@@ -48,7 +48,8 @@ def parse_kind(noun: str, text: str, kinds: Mapping[str, type[Kind]]) -> Kind:
     options: dict[str, float] = {}
     for part, option, value in split_options(rest):
         if option not in known or option in options or value is None:
-            expected = f"{', '.join(known)}, once" if known else "no options"
+            expected = ", ".join(f"{name}=NUMBER" for name in known)
+            expected = f"{expected}, each once" if known else "no options"
             raise InputError(f"{noun} {shown(text)}: expected {expected}, got {shown(part)}")
         number = read_number(value)
         check = share if known[option].metadata.get("below") == 1.0 else positive

@@ -370,7 +370,7 @@ class Arguments:
         refuse_unknown(function, (name for name in more if name not in old), self._public)
         arguments |= more
         if isinstance(valid := arguments.get("valid"), Real):
-            arguments |= {"valid": None, "valid_fraction": valid}
+            arguments |= {"valid": None, "valid_fraction": checks.share("valid", valid)}
         for choice in self._choices:
             if (value := arguments.pop(choice.name, None)) is not None:
                 found, named = choice.read(value, self._options)

@@ -116,8 +116,8 @@ def test_targets_of_1e6_and_outliers() -> None:
             (f"pinball:width={x}", "width must be a finite number above 0")
             for x in ("0", "inf", "a")
         ),
-        ("pinball:delta=1", "expected tau, width, once, got 'delta=1'"),
-        ("pinball:tau=0.2,tau=0.2", "expected tau, width, once, got 'tau=0.2'"),
+        ("pinball:delta=1", "expected tau=NUMBER, width=NUMBER, each once, got 'delta=1'"),
+        ("pinball:tau=0.2,tau=0.2", "expected tau=NUMBER, width=NUMBER, each once, got 'tau=0.2'"),
         ("pinball:width=1e-100", "expected a width of at least the rounding of y, .*, got 1e-100"),
         ("pinball:width=1e-320", "expected a width of at least the rounding of y"),
     ],

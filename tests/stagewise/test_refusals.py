@@ -142,7 +142,7 @@ TRAIN = of(train, [
     ("cauchit", {"update": "gls", "loss": "cauchit"},
      "unknown loss 'cauchit'; expected one of squared"),
     ("power below 1", {"update": "gls", "loss": "power:p=0.5"}, r"expected p of at least 1, got 0\.5"),
-    ("power of q", {"update": "gls", "loss": "power:q=2"}, "expected p, once, got 'q=2'"),
+    ("power of q", {"update": "gls", "loss": "power:q=2"}, "expected p=NUMBER, each once, got 'q=2'"),
     ("softmax of labels", {"y": labels_of, "update": "gls", "loss": "softmax"},
      "softmax is for one class in each row"),
     ("weights of labels", {"y": labels_of, "class_weight": "balanced"}, "class_weight: expected None"),
