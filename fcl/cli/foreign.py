@@ -243,7 +243,6 @@ def _any_length(format: str, options: Mapping[str, Any]) -> bool:
 
 
 def _group(path: str) -> Any:
-    """The group of converted rows."""
     import zarr
 
     return zarr.open_group(path, mode="r")
