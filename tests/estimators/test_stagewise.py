@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from waves import Problem, Waves
 
-from fcl import StagewiseClassifier, StagewiseRegressor
+from fcl import StagewiseRegressor
 
 WITHOUT_VALIDATION = {"validation_fraction": 0.0, "n_jobs": 1}
 RANDOM = np.random.default_rng(8)
@@ -31,15 +31,6 @@ def test_regression_is_ridge(problem: Problem) -> None:
         assert np.abs(found.predict(problem.x) - joint.predict(F)).max() < 1e-8
         assert found.dual_gap_ < 1e-8
         assert np.isclose(found.score(problem.x, target), joint.score(F, target))
-
-
-@pytest.mark.parametrize("update", ["ls", "gls", "cls"])
-def test_classification(problem: Problem, update: str) -> None:
-    found = StagewiseClassifier(Waves(), block=10, update=update).fit(problem.x, problem.y)
-    assert found.score(problem.x, problem.y) > 0.6 and list(found.classes_) == ["a", "b", "c"]
-    chances = found.predict_proba(problem.x)
-    assert np.allclose(chances.sum(axis=1), 1) and chances.min() >= 0
-    assert "valid_loss" in found.history_[0] and found.history_[0]["valid_loss"] is not None
 
 
 def test_offsets_of_numbers_are_subtracted() -> None:

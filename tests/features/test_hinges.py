@@ -1,9 +1,8 @@
-"""Hinges of columns: their knots, prices, names and models, beside explicit matrices."""
+"""Hinges of columns: their knots and names; contracts have their prices and models."""
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ import fcl
 from fcl.errors import InputError, ScaleWarning
 from fcl.features import Hinges, parse_features
 from fcl.features.generator.contract import decode, encode
-from fcl.report.make import make_report
-from tests import by_name
 
 N = 400
 RNG = np.random.default_rng(5)
@@ -29,7 +26,6 @@ X = np.column_stack(
         1e9 + RNG.normal(size=N),
     ]
 )
-NAMES = ["money", "mass", "children", "flag", "one", "time"]
 ABOVE = np.maximum(0.0, 1e-6 * X[:, 0] - 0.5), np.maximum(0.0, -0.3 - 1e6 * X[:, 1])
 NUMBER = ABOVE[0] - 2.0 * ABOVE[1] + 0.3 * np.abs(X[:, 2] - 2.0) + 0.1 * RNG.normal(size=N)
 Y = np.where(NUMBER + 0.3 * RNG.normal(size=N) > np.median(NUMBER), 1, 0)
@@ -39,12 +35,6 @@ def fitted(x: np.ndarray, **options: Any) -> Hinges:
     made = Hinges(**options)
     made.fit(np.asfortranarray(x))
     return made
-
-
-def objective(phi: np.ndarray, w: np.ndarray, b: float, C: float, loss: str) -> float:
-    m = phi @ w + b
-    rows = (NUMBER - m) ** 2 if loss == "squared" else np.logaddexp(0.0, (1 - 2 * Y) * m)
-    return float(np.abs(w).sum() + C * rows.sum())
 
 
 # -- the class -------------------------------------------------------------------------------------
@@ -165,39 +155,3 @@ def test_wild_scales() -> None:
     again = fcl.train(data, "hinges:n=4", standardize=True, **options)
     assert even.certificate.objective == pytest.approx(again.certificate.objective, rel=2e-7)
     assert {0, 1} <= set(even.model.family.columns_read(even.model.ids).tolist())
-
-
-def test_estimators_and_online_learners() -> None:
-    x = X[:, :3]
-    model = fcl.FCLRegressor(features="hinges:n=8", C=1.0, tol=1e-5).fit(x, NUMBER)
-    lines = fcl.FCLRegressor(features="columns", C=1.0, standardize=True).fit(x, NUMBER)
-    assert model.score(x, NUMBER) > 0.95
-    assert lines.score(x, NUMBER) < 0.8
-    learnt = fcl.train_online(fcl.open_data(x, y=Y), "hinges:n=4", alpha=1e-3, rate=0.1)
-    assert np.mean((learnt.model.margins(x) > 0.0) == (Y > 0)) > 0.75
-
-
-def test_models_predict_explain_and_report(tmp_path: Path) -> None:
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(X, columns=NAMES)
-    data = fcl.open_data(frame, y=Y)
-    model = by_name.train(data, "hinges:n=6 + columns * 1e5", C=0.5, tol=1e-6, warn=False).model
-    model.save(tmp_path / "m.fcl")
-    again = fcl.load_model(tmp_path / "m.fcl")
-    margins = model.margins(frame)
-    assert again.margins(frame).tobytes() == margins.tobytes()
-    np.testing.assert_allclose(again.margins(frame[NAMES[::-1]]), margins)  # found by names
-    explained = again.explain(fcl.open_data(frame, y=None))
-    sums = explained.contributions.sum(axis=1) + explained.others + explained.intercept
-    np.testing.assert_allclose(sums, margins, rtol=0, atol=1e-10)
-    texts = [again.feature_text(k) for k in range(len(again.ids))]
-    assert any("max(0, money" in text for text in texts)
-    # a printed feature can be computed by hand
-    k = next(k for k, text in enumerate(texts) if text.startswith("hinges: max(0, money"))
-    knot, scale = (float(word.replace(" ", "")) for word in texts[k][21:].split(") / "))
-    lines = [line for i in range(N) for line in explained.row(i) if line.feature == texts[k]]
-    by_hand = np.maximum(0.0, X[:, 0] + knot) / scale
-    np.testing.assert_allclose([line.value for line in lines], by_hand[by_hand > 0.0], atol=1e-4)
-    assert texts[k] in make_report(tmp_path / "m.fcl", data=data).html
-    found = fcl.certify(tmp_path / "m.fcl", data)
-    assert found.objective == pytest.approx(model.certificate.objective, rel=1e-12)

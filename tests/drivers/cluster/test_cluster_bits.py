@@ -22,30 +22,9 @@ from fcl.drivers.cluster import passes
 from fcl.drivers.cluster.packed import Packed
 from fcl.drivers.cluster.rows import LEAST_BLOCKS, MOST_BLOCKS, shard_blocks
 from fcl.errors import BudgetError
-from fcl.run.events import PassDone, Workers
+from fcl.run.events import PassDone
 
 from .runs import bits, train
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "job",
-    [
-        {"features": "kmers:d=5", "l1_ratio": 0.7, "valid_fraction": 0.2, "row_view": 600},
-        {"weights": "weights", "offset": "offset", "intercept": False, "loss": "squared_hinge"},
-        {"x": "numbers", "features": "products:scale=true", "C": 0.01},
-    ],
-)
-def test_bits_are_those_of_the_inline_driver(
-    job: dict[str, Any], folder: Path, client: Any
-) -> None:
-    seen: list[Any] = []
-    given = {"max_passes": 2, "warn": False} | job
-    assert bits(train(folder, **given)) == bits(
-        train(folder, client=client, progress=seen.append, **given)
-    )
-    last = [event for event in seen if isinstance(event, Workers)][-1]
-    assert last.workers == last.threads == 3 and last.shards >= 2 and last.moved > 0
 
 
 @pytest.mark.slow
