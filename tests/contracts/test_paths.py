@@ -18,6 +18,7 @@ from fcl.drivers.executor import ThreadExecutor
 from fcl.drivers.processes import supervisor
 from fcl.path import regularization_path as paths
 from fcl.run.events import PointDone
+from tests import by_name
 from tests.path.conftest import (
     Killed,
     N,
@@ -80,7 +81,7 @@ def test_every_point_is_certified_and_is_the_fit_at_its_C(name: str) -> None:
     given.pop("driver", None)
     given.pop("writers", None)
     for point in path.points[1:]:
-        alone = fcl.train(data, fcl.Kmers(2), C=point.C, **given).certificate
+        alone = by_name.train(data, fcl.Kmers(2), C=point.C, **given).certificate
         ours = point.certificate
         allowed = ours.gap * ours.objective + alone.gap * alone.objective
         assert abs(ours.objective - alone.objective) <= allowed

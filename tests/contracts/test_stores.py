@@ -122,9 +122,9 @@ def test_dask(
     keys = {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name}
     data = fcl.open_data(url, storage_options={**(options or {}), **keys})
     found = by_name.train(data, "kmers:d=3", **JOB, client=client)
-    assert bits(found) == bits(fcl.train(local, "kmers:d=3", **JOB, driver="inline"))
+    assert bits(found) == bits(by_name.train(local, "kmers:d=3", **JOB, driver="inline"))
     path = {"C_max": 0.5, "points": 2, "cv": 2, "memory": "1GiB", "warn": False}
     there = by_name.train_path(data, "kmers:d=3", client=client, **path)
-    here = fcl.train_path(local, "kmers:d=3", **path)
+    here = by_name.train_path(local, "kmers:d=3", **path)
     assert [point.C for point in there.points] == [point.C for point in here.points]
     assert there.chosen.model.weights.tobytes() == here.chosen.model.weights.tobytes()

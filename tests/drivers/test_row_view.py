@@ -24,6 +24,7 @@ from fcl.options import TrainOptions
 from fcl.solve.line import Line
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
+from tests import by_name
 from tests.drivers.conftest import bits, fit
 
 N = 700
@@ -96,7 +97,7 @@ def test_a_sample_far_too_small_is_slow_and_never_divergent() -> None:
     """1,000 of 40,000 rows, most columns with a handful of them."""
     options: dict[str, Any] = {"C": 0.1, "block_rows": 4096, "warn": False}
     whole, few = (
-        fcl.train(forty_thousand(), "kmers:d=5", tol=1e-3, row_view=view, **options)
+        by_name.train(forty_thousand(), "kmers:d=5", tol=1e-3, row_view=view, **options)
         for view in ("all", 1000)
     )
     assert whole.converged and whole.model.n_active > 50

@@ -115,8 +115,8 @@ def test_online_learners_need_no_kernel_after_the_warm_up() -> None:
     letters = rng.integers(0, 4, (90, 8)).astype(np.uint8)
     options: tuple[dict[str, Any], ...] = (
         {"loss": "squared_hinge"},
-        {"method": "truncated-gradient", "step": "explicit", "theta": 0.1},
-        {"method": "ball", "radius": 0.5},
+        {"method": "truncated-gradient:step=explicit,theta=0.1"},
+        {"method": "ball:radius=0.5"},
         {"method": "ogd", "weights": "q4.11"},
     )
     all_have: dict[str, Any] = {"alpha": 0.01, "rate": 0.01, "certify": False}

@@ -126,7 +126,7 @@ def test_no_bound_is_above_the_optimum(
     of, limits, passes = drawn
     data, options = fcl.open_data(of.phi, y=of.y), {"tol": 1e-10, "warn": False, "memory": "1GiB"}
     options |= {"C": of.C, "loss": of.loss, "l1_ratio": of.rho, "intercept": of.intercept}
-    result = fcl.train(data, "columns", limits=limits, max_passes=passes, **options)
+    result = by_name.train(data, "columns", limits=limits, max_passes=passes, **options)
     w, model = dense(result.model, of.phi.shape[1]), result.model
     best = of.improved(*of.polish(w, model.intercept), 1e-7)
     for entry in model.history:
@@ -200,8 +200,8 @@ def test_processes_with_more_limits_than_candidates() -> None:
     data, limits = fcl.open_data(wide, y=y), dict.fromkeys(range(600), (-0.01, 0.01))
     options: dict[str, Any] = {"C": 5.0, "tol": 1e-6, "limits": limits, "memory": "1GiB"}
     one, other = (
-        fcl.train(data, "columns", **options, **driver)
-        for driver in ({"driver": "inline"}, {"driver": "processes", "writers": 2})
+        fcl.train(data, "columns", **options, driver=driver)
+        for driver in ("inline", "processes:writers=2")
     )
     assert one.converged and other.converged
     assert other.certificate.objective == pytest.approx(one.certificate.objective, rel=2e-6)

@@ -139,8 +139,8 @@ def test_stored_data_in_another_order_are_read_by_name(more: list[str], tmp_path
     check_ways(model, mixed, opened, expected)
     estimator = fcl.FCLClassifier().fit(same)
     np.testing.assert_array_equal(estimator.predict(mixed), estimator.predict(same))
-    for driver in ("inline", "processes"):
-        options: dict[str, Any] = {"C": 1.0, "driver": driver, "writers": 1}
+    for driver in ("inline", "processes:writers=1"):
+        options: dict[str, Any] = {"C": 1.0, "driver": driver}
         first, second = (
             fcl.train(train, "columns", valid=rows, **options) for rows in (opened, train)
         )
