@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fcl import kernels
 from fcl.checks import positive, shown, whole
+from fcl.data import DataSet
+from fcl.data.prepared import PreparedRows
 from fcl.drivers.finished import free_in_units, in_solver_units, model_at
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.kinds import JOB_SECONDS
@@ -22,6 +24,7 @@ from fcl.drivers.optimality import Optimality, Violator
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.session import started
 from fcl.errors import InputError
+from fcl.features import Spec
 from fcl.features.standardized import attach_scales, plain
 from fcl.memory.meter import peak_memory
 from fcl.model.certificate import Certificate, Scope
@@ -37,11 +40,6 @@ from fcl.run.events import Compiling, Event, PassDone, Prepared, StepProgress, S
 from fcl.run.reasons import StopReason
 from fcl.solve.certify import CertifiedPoint
 from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
-    from fcl.data.prepared import PreparedRows
-    from fcl.features import Spec
 
 #: Seconds between two progress events of the pass.
 PROGRESS_EVERY = 2.0

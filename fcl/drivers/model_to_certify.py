@@ -6,12 +6,13 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
 from fcl.checks import shown
+from fcl.data import DataSet
 from fcl.drivers.finished import point_of
 from fcl.drivers.job import Job
 from fcl.drivers.train import start_point
@@ -29,9 +30,6 @@ from fcl.options import PROBLEM
 from fcl.plain import plain as as_json
 from fcl.solve.state import Point
 from fcl.units import counted
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
 
 #: The problem of a model of another program, unless the user says otherwise.
 DEFAULTS = {"features": "columns", "loss": PROBLEM["loss"]}

@@ -5,21 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fcl.data import DataSet
 from fcl.drivers.job import Job
 from fcl.drivers.rows import Rows
 from fcl.drivers.train import planned_job
+from fcl.features import Spec
 from fcl.features.standardized import attach_scales
 from fcl.parallel import Team, one_blas_thread
 from fcl.solve.passes import local_passes
 from fcl.units import counted, format_seconds
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
-    from fcl.features import Spec
 
 #: Numbers of blocks over which a pass is measured: the difference is the time of a row, the rest does not
 #: depend on the rows, such as the search of large tables.

@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fcl.checks import flag, shown
+from fcl.data import DataSet
 from fcl.drivers.finished import point_of
 from fcl.drivers.initial import fitting, in_units_of
 from fcl.drivers.inline import InlineRun
@@ -22,6 +23,7 @@ from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session
 from fcl.errors import ConvergenceWarning, InputError
+from fcl.features import Spec
 from fcl.files.checkpoint import Checkpoint, compared_options
 from fcl.files.folder import CheckpointFolder
 from fcl.files.model import check_header
@@ -47,10 +49,6 @@ from fcl.run.reporter import Reporter
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 from fcl.units import counted
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
-    from fcl.features import Spec
 
 
 def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
@@ -20,6 +20,7 @@ from fcl.data.columns import ColumnRecord
 from fcl.drivers.cluster.jobs import executor_for, refuse_processes
 from fcl.drivers.executor import Executor, Needs, RunContext
 from fcl.drivers.job import make_job
+from fcl.drivers.result import TrainResult
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.choice import AUTO, SEARCHED, Given, Search
 from fcl.estimators.parameters import RENAMED, PathParameters, passed_options, seed_of
@@ -28,6 +29,7 @@ from fcl.estimators.rows import RowArrays, Training, open_training, resolve_feat
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_scales
 from fcl.features.standardized import say_divided, uneven_scales
+from fcl.model import Model
 from fcl.model.columns import difference
 from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss
 from fcl.options import TRAINING, TrainOptions
@@ -36,10 +38,6 @@ from fcl.run.reasons import StopReason
 from fcl.run.reporter import Reporter
 from fcl.solve.state import is_active
 from fcl.units import counted
-
-if TYPE_CHECKING:
-    from fcl.drivers.result import TrainResult
-    from fcl.model import Model
 
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]

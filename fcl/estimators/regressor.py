@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from fcl.checks import refusing_unknown
 from fcl.data.outputs import n_target_columns, number_columns
+from fcl.drivers.result import TrainResult
 from fcl.estimators.base import Estimator, Problems
 from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import FitParameters, GroupParameters, RegressionParameters
 from fcl.estimators.predictors import MetricScorer
 from fcl.estimators.rows import Training
+from fcl.model import Model
 from fcl.model.shapes import public
-
-if TYPE_CHECKING:
-    from fcl.drivers.result import TrainResult
-    from fcl.model import Model
 
 
 class Regressor(RegressionParameters, MetricScorer, RegressorMixin, Estimator):  # type: ignore[misc]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,13 @@ from fcl.drivers.executor import Needs
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.session import started
 from fcl.errors import InputError
+from fcl.features import Spec
 from fcl.features.base import is_sampled
 from fcl.objective import Loss, find_loss
 from fcl.options import FIXED, TrainOptions
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
 from fcl.path.running import PathContext
 from fcl.run.events import Started
-
-if TYPE_CHECKING:
-    from fcl.features import Spec
 
 #: Options that determine the models of a path.
 _FIXED = ("tol", "max_passes", *(name for name in FIXED if name not in ("C", "alpha")))

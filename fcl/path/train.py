@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from fcl.drivers.cluster.jobs import executor_for, refuse_processes
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, InputError
+from fcl.features import Spec
 from fcl.files.folder import CheckpointFolder
 from fcl.memory.meter import peak_memory
 from fcl.options import TRAINING, PathOptions, TrainOptions
@@ -47,9 +48,6 @@ from fcl.run.reasons import StopReason
 from fcl.run.reporter import Reporter
 from fcl.store import local_path
 from fcl.units import counted, score_title
-
-if TYPE_CHECKING:
-    from fcl.features import Spec
 
 _log = logging.getLogger("fcl")
 #: Options of training that a path sets itself, or does not have.

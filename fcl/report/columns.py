@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from fcl.data import DataSet
+from fcl.model import Model
 from fcl.model.description import feature_sizes
 from fcl.model.explain import iter_values
 from fcl.model.labels import encoded_target
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats, Ids
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
-    from fcl.model import Model
-
 
 #: The strongest features by |weight| whose columns are measured.
 MOST_FEATURES = 2_000

@@ -6,11 +6,11 @@ import hashlib
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fcl.checks import shortened
+from fcl.data import DataSet
 from fcl.errors import InputError
 from fcl.model import Model, load_model
 from fcl.report.contract import Context, Section
@@ -20,9 +20,6 @@ from fcl.report.measured import measure
 from fcl.report.page import render
 from fcl.report.sections import sections
 from fcl.store import locate, open_file
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
 
 #: Characters of a heading and of a note.
 LONGEST_TITLE, LONGEST_NOTE = 200, 4_000

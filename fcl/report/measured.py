@@ -8,27 +8,23 @@ the target, weights and offset of the data, both passes together keep two bytes 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from fcl.data import DataSet
+from fcl.data.base import RowReader
 from fcl.data.open import open_columns
 from fcl.errors import InputError
 from fcl.features.windows import LETTERS
 from fcl.model import Model
 from fcl.model.labels import encoded_target
+from fcl.model.predictor import Predictor
 from fcl.parallel import one_blas_thread
 from fcl.report.columns import FeatureStats, feature_stats
 from fcl.report.groups import Groups
 from fcl.report.predictions import Predictions, PredictionSums, kind_of
 from fcl.types import Floats
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
-    from fcl.data.base import RowReader
-    from fcl.model.predictor import Predictor
-
 
 #: The number of letters with an effect: A, C, G, T, without the unknown one.
 N_LETTERS = len(LETTERS) - 1

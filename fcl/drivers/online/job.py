@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fcl.data import DataSet
 from fcl.data.outputs import n_target_columns
 from fcl.data.targets import check_class_weight
 from fcl.drivers.online.grid import grid_for
@@ -21,6 +22,7 @@ from fcl.drivers.targets import (
     EncodedTarget,
 )
 from fcl.errors import InputError
+from fcl.features import Spec
 from fcl.features.base import Family
 from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowLister
@@ -31,10 +33,6 @@ from fcl.online.base import PIECE, Learner, Point
 from fcl.online.methods import kind_of, make_learner
 from fcl.options import OnlineOptions, OnlineRunOptions
 from fcl.types import Floats
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
-    from fcl.features import Spec
 
 #: Bytes of a feature in a model, id and weight, and of the pieces from which they are joined.
 MODEL_BYTES = 32

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from fcl.drivers.online.train import (
 )
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
+from fcl.features import Spec
 from fcl.files.online import OnlineState, read_state
 from fcl.files.result_file import Output
 from fcl.memory.meter import peak_memory
@@ -47,9 +48,6 @@ from fcl.run.bar import Progress
 from fcl.run.events import Compiling
 from fcl.run.reasons import StopReason
 from fcl.types import Floats
-
-if TYPE_CHECKING:
-    from fcl.features import Spec
 
 #: Rows of the first block, if the stream has as many: they decide labels, first intercept and rate.
 FIRST_ROWS = 4096

@@ -6,12 +6,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fcl import kernels
 from fcl.clock import parts_of
+from fcl.data import DataSet
 from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
@@ -23,6 +24,7 @@ from fcl.drivers.online.run import OnlineReporter, OnlineRun, RunPosition, write
 from fcl.drivers.optimality import Optimality
 from fcl.errors import InputError, ModelFileError
 from fcl.facts import C_fact, Fact, memory_fact, time_fact
+from fcl.features import Spec
 from fcl.features.base import Family
 from fcl.files.online import OnlineState, read_state
 from fcl.files.result_file import Output
@@ -43,10 +45,6 @@ from fcl.run.events import Compiling, OnlineProgress
 from fcl.run.reasons import StopReason
 from fcl.run.result import RunResult
 from fcl.units import counted
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
-    from fcl.features import Spec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fcl.cache.store import Store
-from fcl.data import open_data
+from fcl.data import DataSet, open_data
 from fcl.drivers.processes.child import ChildLink
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Layout
@@ -34,9 +34,6 @@ from fcl.solve.passes import DualPoint, Passes, Searched, Vectors
 from fcl.solve.sampling import draw_rows, seed_of_draw
 from fcl.solve.state import Point, is_active
 from fcl.types import Floats, Ids
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
 
 #: If room is short, an extent is full when less than this share of it is left.
 FULL_SHARE = 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from fcl.model.facts import proof, proved_share
 from fcl.report.contract import Context, Section, name_text
 from fcl.report.sections.path import score_of_choice
 from fcl.report.sections.scores import errors_of
+from fcl.stagewise.model import StagewiseModel
 from fcl.units import counted, format_score
-
-if TYPE_CHECKING:
-    from fcl.stagewise.model import StagewiseModel
 
 #: Names of the facts below the paragraph.
 FACTS = ("outputs", "labels", "features", "blocks", "rows", "weights")
