@@ -26,10 +26,10 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     return [*lines, *covariate_lines(model)]
 
 
-def result_lines(facts: Iterable[Fact], model: Model, top: int = 10) -> list[str]:
+def result_lines(facts: Iterable[Fact], model: Model) -> list[str]:
     """The summary at the end of a command that learnt a model: its facts, and the strongest features."""
     lines = aligned(facts)
-    if strongest := strongest_lines(model, top):
+    if strongest := strongest_lines(model, 10):
         lines += ["strongest features:", *strongest]
     return lines
 

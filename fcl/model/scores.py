@@ -54,28 +54,19 @@ def write_scores(
     kind: str = "margin",
     overwrite: bool = False,
     block_rows: int = BLOCK_ROWS,
-    progress: Callable[[int], None] | None = None,
     on_margins: OnMargins | None = None,
 ) -> int:
     """Score all rows of `data` into the file or store `out`, one block of rows at a time.
 
     data : a data set, or a source for :func:`fcl.open_data`.
-    out : ``.npy`` (float64), ``.tsv`` (columns headed by `kind`, 17 significant digits) or ``.zarr``
-        (float64, format 3, attribute ``kind``); it becomes visible when complete. ``.tsv.gz`` is
-        compressed, and ``-`` is standard output, as ``.tsv``. Scores have the shape (n,), or (n, K) for K
-        > 1 outputs, whose columns are named ``kind_LABEL`` in the head of a ``.tsv``, and in the
-        attribute ``columns`` of a ``.zarr``.
-    kind : {"margin", "probability", "mean", "predicted"}, ``probability`` of the positive label, or of
-        each label; ``mean`` is the expected target (the same probabilities, or exp(margin) for poisson
-        loss); ``predicted`` the label, for ``.tsv``.
-    overwrite : whether to replace an existing output.
-    block_rows : largest number of rows per block.
-    progress : called after each block with the number of rows done.
+    out : ``.npy`` (float64), ``.tsv`` (columns headed by `kind`, 17 significant digits), ``.tsv.gz``, or
+        ``.zarr`` (float64, format 3, attribute ``kind``); ``-`` is standard output. Scores of K > 1
+        outputs have the shape (n, K); their names, ``kind_LABEL``, are in the head of a ``.tsv``, and in
+        the attribute ``columns`` of a ``.zarr``.
     on_margins : called for each block with first row, last row + 1 and margins, float64.
 
-    Returns the number of rows.
-    Raises InputError: as from :meth:`Model.iter_margins`; or the suffix is unknown, `out` exists and
-        `overwrite` is false, or the loss does not give the scores of this kind.
+    Returns the number of rows. Raises InputError: as from :meth:`Model.iter_margins`; the suffix is
+    unknown, `out` exists, or the loss does not give the scores of this kind.
     """
     scores = scores_of(model, kind)  # raises before a file is opened, as the next lines do
     data = model.opened(data)
@@ -86,8 +77,6 @@ def write_scores(
             if on_margins is not None:
                 on_margins(start, stop, block)
             write(start, stop, scores.of(block).reshape(scores.shape(stop - start)))
-            if progress is not None:
-                progress(stop)
     return data.n_rows
 
 

@@ -56,9 +56,13 @@ def test_outputs(
     if kind == "probability":
         expected = probability(expected)
     done: list[int] = []
+
+    def count(start: int, stop: int, margins: np.ndarray) -> None:
+        done.append(stop)
+
     for suffix in ("npy", "tsv", "zarr"):
         out = tmp_path / f"s.{suffix}"
-        rows = write_scores(model, windows, out, kind, block_rows=256, progress=done.append)
+        rows = write_scores(model, windows, out, kind, block_rows=256, on_margins=count)
         assert rows == len(windows)
     assert done == [256, 512, 700] * 3
     loaded = np.load(tmp_path / "s.npy", allow_pickle=False)

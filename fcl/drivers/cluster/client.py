@@ -315,19 +315,16 @@ class Cluster:
         each: float,
         check: Callable[..., None] | None = None,
         *args: Any,
-        patience: float | None = None,
     ) -> dict[str, WorkerInfo]:
         """The workers, once they have room for a job.
 
         total, each : bytes that all workers need together, and that each needs.
         check, *args : see :meth:`workers`.
-        patience : seconds to wait; by default PATIENCE.
 
         Raises BudgetError: the workers have not enough memory.
         Raises ClusterLost: there are no workers.
         """
         since, said = time.monotonic(), False
-        patience = PATIENCE if patience is None else patience
         while True:
             workers = self.workers(check, *args)
             able = [w for w in workers.values() if w.room >= each]
@@ -340,15 +337,15 @@ class Cluster:
                 f"{format_bytes(sum(w.memory for w in workers.values()))}; start more workers, or give "
                 "them more memory (--memory-limit)"
             )
-            if time.monotonic() - since > patience:
+            if time.monotonic() - since > PATIENCE:
                 if not workers:
                     raise ClusterLost("dask: the scheduler has no workers; start some")
                 raise BudgetError(lacking, math.ceil(total / MEMORY_SHARE))
             if not said:
                 said = True
-                _log.warning("%s; waiting for %.0f s", lacking, patience)
+                _log.warning("%s; waiting for %.0f s", lacking, PATIENCE)
             self.between()
-            time.sleep(min(1.0, patience / 4.0))
+            time.sleep(min(1.0, PATIENCE / 4.0))
 
     @property
     def address(self) -> str:

@@ -89,23 +89,16 @@ def learn_stream(
 
     blocks : the first one should have ``FIRST_ROWS`` rows, unless the stream ends before; for
         classification both labels must be among them.
-    features : as for :func:`fcl.train`, over rows of sparse numbers.
     name : of the stream, for messages.
-    initial, progress : as for :func:`fcl.train_online`.
     resume : model file of an earlier stream, which this one continues: the rows must be those that
-        follow. All options but ``memory`` and those of reporting are those of the file. The weights are
-        the same, bit for bit, as if the stream had never ended; the fingerprint is that of both parts.
-    valid : rows to score the model on with each line of progress.
-    save : file to which the model is written every five minutes, and before a wrong row is refused.
-    bare : whether to leave the learner's state out of this file.
-    should_stop : polled between blocks; True ends learning.
+        follow. The weights are the same, bit for bit, as if the stream had never ended; the fingerprint
+        is that of both parts. Of the options only ``memory`` and those of reporting are used.
+    bare : whether to leave the learner's state out of the file of ``save``.
     **given : options of :func:`fcl.train_online`, with alpha instead of C = 1 / (alpha n), which is known
-        at the end. Class weights change the weights of the rows; the share of both is taken from the
-        first block.
+        at the end. The first block decides how much class weights change the sum of the weights.
 
-    The model has no certificate, since the rows cannot be read again.
-    Raises InputError: the stream is empty, a label does not occur in the first block, or an option is
-        wrong.
+    The model has no certificate, since the rows cannot be read again. Raises InputError: the stream is
+    empty, a label does not occur in the first block, or an option is wrong.
     """
     first = next(blocks, None)
     if first is None:
