@@ -112,7 +112,7 @@ class VectorLearner(Learner):
         grid, largest = self.grid, self.largest * self.grid.step
         words = f"{grid.text}, in steps of 2^-{grid.m}; {at_ends} at +-{largest:g}"
         if self.clipped and largest < grid.largest:
-            words += ", the ends of the range: a larger --max-weight has room for more"
+            words += ", the ends of the range: a larger max_weight has room for more"
         elif self.clipped and grid.m:
             finer = f"--table q{grid.n + 1}.{grid.m - 1}"
             words += f", the ends of the range: {finer} has room for more"

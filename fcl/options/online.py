@@ -88,7 +88,7 @@ class OnlineOptions:
     truncation: str = _truncated(
         one_of("soft", "round", "subgradient"),
         "Truncated gradient: shrink small weights, set them to 0, or subtract a sub-gradient of the "
-        "penalty from all weights; the model then has 0 in place of weights up to --theta.",
+        "penalty from all weights; the model then has 0 in place of weights up to theta.",
         "soft",
     )
     average: bool = _truncated(
@@ -121,7 +121,7 @@ class OnlineOptions:
     most_nonzero: int | None = None
     seed: int = 0  #: of the random rounding of weights
     batch: int = _ball(
-        FROM_1, "Ball: rows of a step along their mean gradient; above 1 with --step explicit.", 1
+        FROM_1, "Ball: rows of a step along their mean gradient; above 1 with step explicit.", 1
     )
     radius: float | None = _ball(
         POSITIVE,

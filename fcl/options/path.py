@@ -32,7 +32,7 @@ class PathOptions:
         FROM_1,
         "Train at N values of C from C_min upwards, and choose one by the validation score. A path runs "
         "in one process unless --driver processes is given, which starts processes for each point, or "
-        "--dask, which sends each fold as a whole job to the workers of a cluster.",
+        "--driver dask, which sends each fold as a whole job to the workers of a cluster.",
         20,
         command_default=None,
         key="path",
