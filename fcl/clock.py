@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 
 def parts_of(wall: float, seconds: Mapping[str, float]) -> dict[str, float]:
@@ -18,9 +18,13 @@ def parts_of(wall: float, seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 class Clock:
-    """Counts the seconds that a time limit counts: from :meth:`start` on, but not while paused."""
+    """Counts the seconds that a time limit counts: from :meth:`start` on, but not while paused.
 
-    def __init__(self) -> None:
+    now : the time in seconds, from any origin.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._since: float | None = None
         self._before = 0.0  # seconds counted before ``_since``
         self._paused = False
@@ -30,7 +34,7 @@ class Clock:
         """Start to count, unless that was done before.  spent : seconds that count already."""
         if not self.started:
             self.started, self._before = True, spent
-            self._since = None if self._paused else time.monotonic()
+            self._since = None if self._paused else self._now()
 
     def pause(self) -> None:
         """Count no more until :meth:`resume`."""
@@ -39,9 +43,9 @@ class Clock:
     def resume(self) -> None:
         """Count again, if the clock was started."""
         self._paused = False
-        self._since = time.monotonic() if self.started else None
+        self._since = self._now() if self.started else None
 
     @property
     def seconds(self) -> float:
         """The seconds that were counted so far."""
-        return self._before + (0.0 if self._since is None else time.monotonic() - self._since)
+        return self._before + (0.0 if self._since is None else self._now() - self._since)
