@@ -62,6 +62,10 @@ class OutputFiles:
         """
         if path is None:
             return
+        if path == "-":
+            raise InputError(
+                f"{option} -: expected a file; only fcl predict writes to standard output"
+            )
         from fcl.files.atomic import check_output
         from fcl.files.result_file import Output
 

@@ -178,6 +178,8 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
             if isinstance(value, type) and issubclass(value, Generator) and value is not Generator
         ]
         hint = why_missing(error) or meant(name, there, f"{module}:")
+        if module.endswith(".py"):
+            hint = f"; write {module[:-3]}:{name}"
         raise InputError(
             f"{where}: {path} cannot be imported ({type(error).__name__}: {error}); is its module "
             f"installed, or in the current folder?{hint}"

@@ -90,4 +90,4 @@ def test_inspect_and_report_list_them_apart(
     out = tmp_path / "r.html"
     ok(run("report_command", path, "--data", data, "--out", out))
     page = out.read_text()
-    assert "obs/sex=other" in page and all(name in page for name in NAMES.split(","))
+    assert "obs/sex=male, obs/sex=other" in page and all(name in page for name in NAMES.split(","))

@@ -65,7 +65,7 @@ def test_columns_that_the_model_does_not_read(model: fcl.Model, run: Run) -> Non
     for name, unread in (("t.csv", 3), ("t.parquet", 5)):
         result = ok(run("predict", "m.fcl", name, "--out", "-"))
         np.testing.assert_allclose(scores(result.stdout), expected, rtol=1e-6)
-        assert f"columns: {unread} of the table are not read" in result.stderr
+        assert f"columns: left out {unread} of the table" in result.stderr
     Path("u.csv").write_text("id,colour\n1,red\n")
     result = run("predict", "m.fcl", "u.csv", "--out", "-")
     assert result.exit_code == 2 and "the model: u.csv has no column for 'a'" in result.stderr

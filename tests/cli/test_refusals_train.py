@@ -83,6 +83,7 @@ OPTIONS = [
     ("alpha beside C", option, "--alpha 1", "give --C or --alpha, not both"),
     ("folder of out", option, "--out no/where/o.fcl", "no/where does not exist; make it first"),
     ("out exists", option, "--out exists.fcl", r"exists\.fcl: exists already; choose"),
+    ("log on standard output", option, "--log-json -", "--log-json -: expected a file; only fcl predict"),
     ("log exists", option, "--log-json exists.fcl", r"exists\.fcl: exists already; choose"),
     ("log on out", option, "--log-json o.fcl", r"--log-json o\.fcl: would replace model"),
     ("report exists", option, "--report exists.fcl", r"exists\.fcl: exists already; choose"),

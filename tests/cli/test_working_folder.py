@@ -219,6 +219,7 @@ def test_what_is_installed_comes_first(here: Path) -> None:
         ({"mine.py": "import pickle\npickle.loads(b'cother\\nA\\n.')\n", "other.py": "A = 1\n"}, "mine:A",
          "other is in the working folder.*PYTHONPATH"),
         ({}, "mine:A", "is its module installed, or in the current folder"),
+        ({}, "mine.py:A", "; write mine:A"),
     ],
 )  # fmt: skip
 def test_what_is_not_found(files: dict[str, str], features: str, message: str, here: Path) -> None:

@@ -73,7 +73,7 @@ class TableSource(ConvertSource):
             self._encoding = TableEncoding.like(like, survey)
             ignored = files[0].width - len(survey.used)
             if ignored and not self._is_complete:
-                self.notes.append(f"columns: {ignored:,} of the table are not read")
+                self.notes.append(f"columns: left out {ignored:,} of the table")
         self._layout = self._find_layout()
         # the categories of the columns beside X
         self._labels = {

@@ -125,6 +125,8 @@ def _value(name: str, value: Any) -> str:
         return format_bytes(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if name == "covariates" and isinstance(value, list):
+        return shortened(", ".join(map(str, value)))
     return f"{value:.10g}" if isinstance(value, float) else _text(value)
 
 
