@@ -194,10 +194,15 @@ def _converted_data(
             changed[name] = f"{kind}:obs/group"
     inputs = [options["data"], *filter(None, [named.pop("negatives", None)])]
     changed["data"] = _convert(inputs, ".data.zarr", named, options)
+    if "y" not in (group := _group(changed["data"])):
+        how = (
+            "--y TABLE.tsv:COLUMN" if format == "plink" else "--label, or a file of the other class"
+        )
+        raise InputError(f"{options['data']} has no target; give {how}")
     if options["weights"] is not None:
         changed["weights"] = "weights"
     if options.get("covariates") is not None:
-        known = _group(changed["data"]).attrs["fcl"]
+        known = group.attrs["fcl"]
         changed["covariates"] = ",".join(f"obs/{name}" for name in known["covariates"])
     return changed
 

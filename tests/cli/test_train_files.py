@@ -284,6 +284,8 @@ def write_magic() -> None:
         (other_zarr, "churn.csv --y churn --C 1 --out m.fcl", "expected rows that an earlier job"),
         (other_zarr, "m.fcl.data.zarr --features columns --C 1 --out m.fcl --missing drop",
          "--missing is an option for tables and other files"),
+        (lambda: write_sequences("a.fa", "ACG"), "a.fa --features kmers:d=2 --C 1 --out m.fcl",
+         "a.fa has no target; give --label, or a file of the other class"),
         (write_dna, "dna.tsv --C 1 --out m.fcl", "a column of sequences; give --x 1 --y 2"),
         (lambda: Path("g.bed").touch(), "g --C 1", "g does not exist; give g.bed"),
         (lambda: Path("g.fam").touch(), "g.fam --C 1", "belongs to a file of PLINK; give g.bed"),

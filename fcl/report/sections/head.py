@@ -44,7 +44,8 @@ def _quality(context: Context) -> list[str]:
         first = "The model has no features"
         if not model.covariate_names:
             return [f"{first}: it predicts the same for every row."]
-        return [f"{first}: it predicts from the covariates alone.", *_scores(context)]
+        scores = [text for text in _scores(context) if text != NO_GAIN]
+        return [f"{first}: it predicts from the covariates alone.", *scores]
     return _scores(context)
 
 
