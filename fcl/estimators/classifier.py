@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from fcl.checks import refusing_unknown
 from fcl.data.outputs import constant_labels
 from fcl.data.targets import check_class_weight
+from fcl.drivers.result import TrainResult
 from fcl.drivers.rows import class_factors
 from fcl.errors import InputError
 from fcl.estimators.base import Estimator, Problems
@@ -77,8 +78,17 @@ class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor,
             return problems
         classes, same = problems.classes, len(self.models_) == len(problems.targets)
         if same and classes is not None and np.array_equal(self.classes_, classes):
-            return replace(problems, before=list(self.models_))
+            models = self.models_
+            if len(models) > 1:
+                models = [replace(model, labels=(False, True)) for model in models]
+            return replace(problems, before=list(models))
         return problems
+
+    def _set_attributes(self, results: list[TrainResult]) -> None:
+        super()._set_attributes(results)
+        if len(results) > 1:
+            named = zip(self.models_, self.classes_.tolist(), strict=True)
+            self.models_ = [replace(m, labels=(f"not {label}", f"{label}")) for m, label in named]
 
     def _class_problems(
         self, training: Training, options: dict[str, Any], choice: Given | Search
@@ -270,7 +280,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     n_iter_ : int
         Passes of the longest problem, at least 1.
     models_ : list of :class:`fcl.Model`
-        The models, which can be saved; if there is only one, also ``model_``.
+        The models, which can be saved; if there is only one, also ``model_``. Those of each class
+        against the rest have the labels ``not LABEL`` and ``LABEL``.
     n_features_in_ : int
         Columns of X, or letters of a window.
     feature_names_in_ : object (n_features_in_,)

@@ -16,6 +16,7 @@ from fcl.errors import InputError
 from fcl.facts import LISTED_OUTPUTS, whole
 from fcl.objective.losses import Loss, find_loss
 from fcl.types import Floats
+from fcl.units import counted
 
 
 class Task(ABC):
@@ -63,7 +64,8 @@ class Task(ABC):
     def labels_text(self, labels: Sequence[Any] | None, n_outputs: int) -> str:
         """The labels in words."""
         names = [shown(whole(label)) for label in labels or ()][:LISTED_OUTPUTS]
-        return f"{n_outputs:,} ({self.noun} each)" + f": {', '.join(names)}" * bool(names)
+        plural = "classes" if self.noun == "class" else ""
+        return counted(n_outputs, self.noun, plural) + f": {', '.join(names)}" * bool(names)
 
 
 class OneMargin(Task):

@@ -333,7 +333,7 @@ def _warn(result: PathResult) -> None:
         _log.warning(
             "the chosen model, at C %.4g, is not clearly better than one without features: %s %.4g, "
             "without features %.4g; look at the scales of the columns, try other features, or a larger "
-            "C_max",
+            "C_max (--C-max)",
             chosen.C,
             score_title(result.scores.metric),
             result.scores.mean[chosen.number],

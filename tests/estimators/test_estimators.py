@@ -153,7 +153,8 @@ def test_paths_and_opened_data_sets(file: str, X: np.ndarray, y: np.ndarray) -> 
     again = FCLClassifier(C=0.5).fit(opened, sample_weight=weights)
     np.testing.assert_array_equal(again.coef_, by_hand.coef_)
     many = FCLClassifier(C=0.5).fit(file, "kind")
-    assert many.classes_.tolist() == ["x", "y", "z"] and len(many.models_) == 3
+    assert many.classes_.tolist() == ["x", "y", "z"] and many.models_[1].labels == ("not y", "y")
+    assert many.set_params(warm_start=True).fit(file, "kind").n_iter_ == 1
     assert many.predict(file).dtype == many.classes_.dtype
     found = many.predict(file) == np.array(["x", "y", "z"])[np.arange(len(y)) % 3]
     assert many.score(file, "kind") == found.mean()

@@ -96,7 +96,7 @@ def test_frames_and_pages() -> None:
     assert list(frame.columns) == ["id", "feature", "output", "weight", "support"]
     assert len(frame) == np.count_nonzero(WEIGHTS)
     page = several(labels=("<a>", "b", "c")).to_html()
-    assert "&lt;a&gt;" in page and "3 (class each)" in page
+    assert "&lt;a&gt;" in page and "3 classes" in page
 
 
 def test_inspection(path: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_inspection(path: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(inspect_command, [str(path), "--tsv", str(table), "--top", "1"])
     assert done.exit_code == 0, done.output
     lines = [" ".join(line.split()) for line in done.output.splitlines()]
-    assert "labels 3 (class each): 'apple', 'fig', 'pear'" in lines
+    assert "labels 3 classes: 'apple', 'fig', 'pear'" in lines
     assert "fcl-model 3" in done.output
     pear = lines.index("class pear:")
     assert lines[pear + 2].split()[:2] == ["-2", "x1"]
