@@ -100,7 +100,8 @@ def _tasks_of_fcl(dask_scheduler: Any) -> list[str]:
 def client(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A client with three workers, which are processes in slow tests and threads in quick ones.
 
-    The test must leave no results on them.
+    The test must leave no results on them. Jobs that are withdrawn raise KeyboardInterrupt, which ends
+    the loop of workers that are threads: tests of these are slow.
     """
     slow = request.node.get_closest_marker("slow")
     cluster = request.getfixturevalue("cluster" if slow else "cluster_of_threads")

@@ -234,6 +234,7 @@ def check_same(fits: list[Any]) -> None:
     assert one.dual_gap_ == other.dual_gap_ and one.n_iter_ == other.n_iter_
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_running_jobs(rows: Path, client: Any) -> None:
     """The fixture waits until no task is left; a job of an hour would stay too long."""
     begun: list[Any] = []
@@ -244,6 +245,7 @@ def test_an_interrupt_ends_running_jobs(rows: Path, client: Any) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_errors_of_jobs_name_the_fold(rows: Path, client: Any) -> None:
     target = np.load(rows / "y.npy")
     target[np.arange(420) % 2 == 0] = -1.0  # without fold 1, rows of one label are left
