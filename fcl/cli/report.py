@@ -81,7 +81,6 @@ def covariate_lines(model: Model) -> list[str]:
 
 
 def certify_lines(found: Optimality, model: str, notes: Sequence[Fact]) -> list[str]:
-    """The summary: the facts, and the strongest violators."""
     own = Fact("model", f"{model}, {counted(found.n_active, 'active feature')}")
     lines = aligned([own, *found.facts(), *notes])
     if found.violators:

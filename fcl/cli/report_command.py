@@ -134,7 +134,6 @@ def _groups(options: Mapping[str, Any]) -> np.ndarray | None:
 
 
 def _names(path: str) -> list[str]:
-    """The lines of a text file."""
     from fcl.checks import file_kind
 
     file_kind(path)

@@ -18,6 +18,7 @@ import fcl
 from fcl.cli import progress
 from fcl.path import regularization_path as paths
 from tests.cli.conftest import ok, save
+from tests.cli.refusals import check_refusal
 
 Run = Callable[..., Result]
 
@@ -254,11 +255,9 @@ def test_how_an_interrupted_path_continues(
     ok(run(*command, "--overwrite", "--resume", f"{out}.path"))
     again = ok(run(*command, "--resume", f"{out}.path"))  # replaces its files, and trains nothing
     assert "point 1 of" not in again.stderr and "error" not in again.stderr
-    wrong = run(*command, "--resume", tmp_path)
-    assert wrong.exit_code == 2 and "expected the folder of points of --out" in wrong.output
+    check_refusal(run(*command, "--resume", tmp_path), "expected the folder of points of", "train")
     (tmp_path / "m.fcl.path/path.json").unlink()
-    wrong = run(*command, "--resume", f"{out}.path")
-    assert wrong.exit_code == 2 and "holds no points of a path" in wrong.output
+    check_refusal(run(*command, "--resume", f"{out}.path"), "holds no points of a path", "train")
 
 
 def test_a_resumed_path_says_which_rows_it_counts(

@@ -153,12 +153,10 @@ def test_reports_on_other_formats(run: Run) -> None:
 
 @pytest.mark.slow
 def test_groups_of_a_path_are_no_features(run: Run) -> None:
-    path = ("--path", "4", "--cv", "groups:person", "--out", "m.fcl")
-    ok(run("train", "churn.csv", "--y", "churn", *path))
+    path = ("train", "churn.csv", "--y", "churn", "--path", "4", "--cv", "groups:person", "--out")
+    ok(run(*path, "m.fcl"))
     assert "person" not in fcl.open_data("m.fcl.data.zarr").column_names
-    result = ok(
-        run("train", "churn.csv", "--y", "churn", *path[:-1], "n.fcl", "--groups", "person")
-    )
+    result = ok(run(*path, "n.fcl", "--groups", "person"))
     assert fcl.load_model("m.fcl").C == fcl.load_model("n.fcl").C, result.output
 
 

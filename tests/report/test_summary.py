@@ -35,21 +35,17 @@ def test_a_good_model() -> None:
     assert "The intervals assume that rows are independent." in text
     assert "a random order has 0.5)" in text and "The model uses 4 of 6 possible features." in text
     assert text.endswith("lower the training objective by more than 0.80 %.")
-    trained = lead(case, fingerprint=case.data.fingerprint())
-    assert "of its training data" in trained
+    assert "of its training data" in lead(case, fingerprint=case.data.fingerprint())
 
 
 def test_a_model_of_noise_says_so_first(kmers: Case) -> None:
-    y = RNG.permutation(kmers.data.target)
-    noise = replace(kmers, data=kmers.data.with_target(y, None))
+    noise = replace(kmers, data=kmers.data.with_target(RNG.permutation(kmers.data.target), None))
     assert lead(noise).startswith("The model is not clearly better than a model without features.")
     empty = lead(kmers, weights=np.zeros(5))
     assert empty.startswith("The model has no features: it predicts the same for every row.")
-    aged = replace(
-        kmers.model, weights=np.zeros(5), covariates=(CovariateTerm("age", None, (0.1,)),)
-    )
-    alone = head.section(Context(aged, Path("m.fcl"), "")).lead
-    assert alone.startswith("The model has no features: it predicts from the covariates alone. On")
+    terms = (CovariateTerm("age", None, (0.1,)),)
+    aged = replace(kmers.model, weights=np.zeros(5), covariates=terms)
+    assert "from the covariates alone. On" in head.section(Context(aged, Path("m.fcl"), "")).lead
 
 
 def test_numbers() -> None:
