@@ -55,14 +55,6 @@ def test_rows_that_no_fold_holds_out() -> None:
     np.testing.assert_array_equal(np.isnan(model.paths_[0].oof), folds == -1)
 
 
-def test_alphas_do_not_count_class_weights() -> None:
-    X, y = make_classification(120, 8, random_state=0, weights=[0.8])
-    model = FCLClassifierCV(alphas=[0.1, 0.01], cv=3, class_weight="balanced").fit(X, y)
-    np.testing.assert_allclose(model.alphas_, [0.1, 0.01])
-    same = FCLClassifier(C=None, alpha=model.alpha_, class_weight="balanced").fit(X, y)
-    assert same.objective_ == pytest.approx(model.objective_, rel=3e-4)
-
-
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 1.0, 1: 3.0}])
 def test_class_weights_count_in_training_alone(class_weight: Any) -> None:
     """They are balanced inside each fold."""

@@ -98,11 +98,6 @@ def test_options_are_refused(text: str, message: str) -> None:
         parse_features(text)
 
 
-def test_letters_are_refused() -> None:
-    with pytest.raises(InputError, match="numbers"):
-        fcl.train(fcl.open_data(np.array(["ACGT", "ACGA"]), y=[0, 1]), "hinges", C=1.0)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
