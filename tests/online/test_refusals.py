@@ -334,7 +334,7 @@ STATES = [
 WIDE = {"data": lambda: fcl.open_data(np.hstack([ROWS] * 14), y=LABELS)}
 TRAIN = [
     *of(train, [
-        ("average of ftrl", {"average": True}, "average: method ftrl has no such"),
+        ("average of ftrl", {"method": "ftrl:average=true"}, "expected no options, got .average=true"),
         ("zeros", {"data": lambda: fcl.open_data(0.0 * ROWS, y=LABELS), "method": "ogd", "weights": "q"},
          "weights q need features other than 0"),
         ("hash_bits 8", {**WIDE, "hash_bits": 8}, r"below the 210 features of Columns, got 2\^8"),
@@ -350,7 +350,7 @@ TRAIN = [
          "only online learners hash features.*--hash-bits"),
     ]),
     *of(initial, [
-        ("ball", {"method": "ball", "radius": 5.0}, "the method ball starts from weights 0"),
+        ("ball", {"method": "ball:radius=5"}, "the method ball starts from weights 0"),
         ("numbers", {"loss": "squared"}, "expected a model of numbers, got one of the labels"),
         ("labels", {"data": lambda: fcl.open_data(ROWS, y=(LABELS + 1) // 2)},
          "expected a model of the labels"),
