@@ -94,10 +94,7 @@ def open_source(
     format : a key of ``READERS``.
     options : the options that the user gave, by name.
     """
-    if format not in READERS:
-        raise InputError(f"--format: expected one of {', '.join(READERS)}, got {shown(format)}")
-    module = import_module(READERS[format])
-    known = [declared.name for declared in fields(module.Options)]
+    known = options_of(format)
     for name in options:
         if name not in known:
             takes = ", ".join(READING[each].spelled for each in known)
@@ -105,5 +102,13 @@ def open_source(
                 f"{READING[name].spelled} is not an option for the format {format}, which takes {takes}; "
                 "leave it out, or name another format with --format"
             )
+    module = import_module(READERS[format])
     source: ConvertSource = module.open_source(list(inputs), module.Options(**options), budget)
     return source
+
+
+def options_of(format: str) -> list[str]:
+    """The options that a format takes; raises InputError if there is no such format."""
+    if format not in READERS:
+        raise InputError(f"--format: expected one of {', '.join(READERS)}, got {shown(format)}")
+    return [option.name for option in fields(import_module(READERS[format]).Options)]

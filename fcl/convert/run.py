@@ -18,8 +18,15 @@ from fcl.convert.arrays import StoreLayout
 from fcl.convert.contract import TEXT_BYTES, Budget, ConvertedRows, ConvertSource, OutputLayout
 from fcl.convert.files import STDIN, InputFile
 from fcl.convert.reference import Reference
-from fcl.convert.registry import WITH_COLUMNS, format_of, open_source, refuse_native
+from fcl.convert.registry import (
+    WITH_COLUMNS,
+    format_of,
+    open_source,
+    options_of,
+    refuse_native,
+)
 from fcl.convert.writer import RowWriter
+from fcl.data.columns import READ_BY
 from fcl.errors import InputError
 from fcl.files.atomic import atomic_folder, check_output
 from fcl.memory.allowance import within
@@ -147,11 +154,20 @@ def open_inputs(
     _refuse_repeated([*names, *filter(None, [given.get("negatives")])])
     files = [InputFile(name) for name in names]
     kind = format or format_of(files, given)
-    if model is not None and kind in WITH_COLUMNS:
-        given["like"] = model
+    read_like: dict[str, Any] = {}
+    if kind in WITH_COLUMNS and (model is not None or "like" in given):
+        reference = model or Reference.read(given["like"])
+        takes = options_of(kind)
+        known = {k: reference.record.reading.get(k) for k in READ_BY if k in takes}
+        read_like = {k: v for k, v in _checked_options(known).items() if k not in given}
+        given |= {} if model is None else {"like": model}
     if any_length and kind in OF_SEQUENCES and not given.keys() & {"length", "pad"}:
         given |= {"pad": True, "anchor": given.get("anchor", "start")}
-    return Opened(kind, given, open_source(files, kind, given, budget))
+    source = open_source(files, kind, read_like | given, budget)
+    if read_like:
+        texts = (f"{READING[name].spelled} {value}" for name, value in read_like.items())
+        source.notes.append(f"read as the training rows: {' '.join(texts)}")
+    return Opened(kind, given, source)
 
 
 def convert(

@@ -26,6 +26,8 @@ MOST_NAME = 1000
 MOST_LETTERS = 1000
 #: Models keep at most so many categories, of all columns together.
 MOST_CATEGORIES = 100_000
+#: Options of ``fcl convert`` that decide which numbers the texts of a table are.
+READ_BY = ("missing", "na", "decimal", "thousands", "date_order")
 #: Copies of an allele in a genotype of two chromosomes.
 DIPLOID = 2.0
 
@@ -135,6 +137,8 @@ class ColumnRecord:
     filled : mapping of str to int, numbers of missing values that were filled in with these means.
     categories : mapping of str to sequence of str, columns of a table that are one-hot, and their
         categories as they are spelled in ``names``, whose form is ``COLUMN=CATEGORY``.
+    reading : mapping of str to str, options of ``fcl convert`` that other tables with the columns of this
+        one are read by, too, such as ``date_order``.
     numbers : {"float32", "float64"} or None, the dtype as which ``fcl convert`` stored numbers that it
         read as text, or from Parquet; test rows are rounded in the same way.
     offset : name of the array of offsets; None without offsets, or if they have no name.
@@ -149,6 +153,7 @@ class ColumnRecord:
     means: Mapping[str, float] = field(default_factory=dict)
     filled: Mapping[str, int] = field(default_factory=dict)
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    reading: Mapping[str, str] = field(default_factory=dict)
     numbers: str | None = None
     offset: str | None = None
     covariates: Sequence[str] = ()
@@ -338,11 +343,11 @@ def read_record(
     first_id, scale = stored.get("first_id"), stored.get("scale")
     numbers = stored.get("numbers")
     options = stored.get("options")
-    zero_based = options.get("zero_based") if isinstance(options, Mapping) else None
+    options = options if isinstance(options, Mapping) else {}
     return ColumnRecord(
         names,
         first_id=first_id if type(first_id) is int and first_id in (0, 1) else None,
-        is_stated=zero_based in ("yes", "no"),
+        is_stated=options.get("zero_based") in ("yes", "no"),
         variants=variants,
         scale=float(scale) if isinstance(scale, int | float) and scale > 0.0 else DIPLOID,
         means={name: float(mean) for name, mean in table("means", (int, float)).items()},
@@ -350,6 +355,11 @@ def read_record(
         categories={
             column: [str(value) for value in values]
             for column, values in table("categories", list).items()
+        },
+        reading={
+            name: value
+            for name, value in options.items()
+            if name in READ_BY and isinstance(value, str) and value != "drop"
         },
         numbers=numbers if numbers in ("float32", "float64") else None,
     )

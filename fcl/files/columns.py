@@ -28,6 +28,7 @@ COLUMN_KEYS = {
             categories=schema.Maybe(
                 schema.listing(schema.row(schema.text, schema.listing(schema.text)))
             ),
+            reading=schema.Maybe(schema.listing(schema.row(schema.text, schema.text))),
             numbers=schema.Maybe(schema.one_of("float32", "float64")),
             offset=schema.Maybe(schema.text),
         )
@@ -47,6 +48,7 @@ def record_to_header(record: ColumnRecord) -> dict[str, Any]:
         "offset": record.offset,
         "means": plain(list(record.means.items())),
         "categories": plain([[name, values] for name, values in record.categories.items()]),
+        "reading": plain(list(record.reading.items())),
     }
     if variants:
         header["variants"] = plain([[at, v.a1, v.a2, v.mean] for at, v in variants.items()])
@@ -77,6 +79,7 @@ def record_from_header(header: dict[str, Any], covariates: tuple[str, ...] = ())
         scale=found.get("scale", DIPLOID),
         means=dict(found.get("means", ())),
         categories=dict(found.get("categories", ())),
+        reading=dict(found.get("reading", ())),
         numbers=found.get("numbers"),
         offset=found.get("offset"),
         covariates=covariates,

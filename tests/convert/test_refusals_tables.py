@@ -34,7 +34,7 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
     "late gap": (f"a,b\n{LATE}1,\n", {}, row(20002, "the column 'b' has no value")),
     "long row": ("a,b\n1,2,3\n", {}, row(2, "expected 2 values, got 3: '1,2,3'")),
     "gap among texts": ("a,b\n1,x\n1,NA\n", {},
-        row(3, "the column 'b' has no value; give --missing drop or mean$")),
+        row(3, "the column 'b' has no value; give --missing mean, which makes it a category, or drop$")),
     "gap in y": ("a,b\n1,2\n1,\n", {"y": "b", "missing": "mean"},
         row(3, "the column 'b' has no value; give --missing-target drop,")),
     "-inf": ("a,b\n1,2\n1,-inf\n", {}, row(3, "the column 'b' is infinite")),
@@ -84,7 +84,7 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
         r"column 'age' has no value; .*\(3\) the column 'price' .*\(4\) the column 'state' has more .*"
         r"\(5\) the column 'when' holds dates such as '1/2/2003'.*\(6\) row 302 .*: the column 'q'"),
     "gaps in many columns": ("a,b,c\n1,2,\n3,,4\n,5,6\n", {},
-        row(4, "the column 'a' has no value, like b, c in this or other rows; give --missing drop or")),
+        row(4, "the column 'a' has no value, like b, c in this or other rows; give --missing mean, for")),
     "names": ("id,a\n" + "".join(f"r{i},{i}\n" for i in range(200)), {},
         "the column 'id' has another text in each row, such as 'r0'; give --name 'id' if"),
     "late text among dates": ("d,a\n" + "2021-05-18,1\n" * 2000 + "soon,2\n", {},

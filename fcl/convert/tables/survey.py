@@ -175,7 +175,13 @@ class Survey:
         lacking = [column for column in self._lacking if column not in self._problems]
         if lacking:
             first = lacking[0]
-            more = "drop, to leave out such rows" if first not in self._x else "drop or mean"
+            more = "drop, to leave out such rows"
+            if first in self._x:
+                is_text = first in self.selection.texts
+                mean = (
+                    "mean, which makes it a category" if is_text else "mean, for that of the column"
+                )
+                more = f"{mean}, or drop"
             others = shown_columns([columns[at] for at in lacking[1:]])
             others = f", like {others} in this or other rows" if others else ""
             self._problems[first] = (
