@@ -137,8 +137,7 @@ class ColumnRecord:
     filled : mapping of str to int, numbers of missing values that were filled in with these means.
     categories : mapping of str to sequence of str, columns of a table that are one-hot, and their
         categories as they are spelled in ``names``, whose form is ``COLUMN=CATEGORY``.
-    reading : mapping of str to str, options of ``fcl convert`` that other tables with the columns of this
-        one are read by, too, such as ``date_order``.
+    reading : options of ``fcl convert`` by which the table was read, such as ``date_order``.
     numbers : {"float32", "float64"} or None, the dtype as which ``fcl convert`` stored numbers that it
         read as text, or from Parquet; test rows are rounded in the same way.
     offset : name of the array of offsets; None without offsets, or if they have no name.

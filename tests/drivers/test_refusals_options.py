@@ -69,10 +69,6 @@ def train(
     return by_name.train(data, features, **({"C": 0.2, "tol": 1e-3, "warn": False} | options))
 
 
-def public(**options: Any) -> None:
-    fcl.train(fcl.open_data(X, y=Y), "columns", C=0.2, **options)
-
-
 def softmax(y: Any = CLASSES, **options: Any) -> None:
     train(y=y, **{"loss": "softmax"} | options)
 
@@ -218,7 +214,8 @@ CASES: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
     ("valid of other labels", valid, {"move": 1.0}, "labels .* differ from those trained on"),
     ("valid and a fraction", valid, {"valid_fraction": 0.5},
      "either valid or valid_fraction, not both"),
-    ("valid of no share", public, {"valid": 1.5}, ": valid must be strictly between 0 and 1, got 1.5"),
+    ("valid of no share", lambda valid: fcl.train(fcl.open_data(X, y=Y), "columns", C=1.0, valid=valid),
+     {"valid": 1.5}, ": valid must be strictly between 0 and 1, got 1.5"),
     ("valid lacks a class", softmax, {"held": (X[CLASSES < 2], CLASSES[CLASSES < 2])}, "no row of 2"),
     ("valid of unknown class", softmax, {"held": (X, np.where(np.arange(N) == 0, 9, CLASSES))},
      "expected the labels of the model, .* got 9 in row 0"),
