@@ -312,9 +312,13 @@ class Estimator(FittedPredictor, ABC):
         with executor_for(client, address, None, needs, report, should_stop) as executor:
             yield executor
 
+    def _named(self, models: list[Model]) -> list[Model]:
+        """The models of all problems, with the labels that users see."""
+        return models
+
     def _set_attributes(self, results: list[TrainResult]) -> None:
         """Set the fitted attributes, and warn if a problem ended before the tolerance."""
-        self.models_ = [result.model for result in results]
+        self.models_ = self._named([result.model for result in results])
         if len(results) == 1:
             self.model_ = self.models_[0]
         elif hasattr(self, "model_"):

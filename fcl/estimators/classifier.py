@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from fcl.checks import refusing_unknown
 from fcl.data.outputs import constant_labels
 from fcl.data.targets import check_class_weight
-from fcl.drivers.result import TrainResult
 from fcl.drivers.rows import class_factors
 from fcl.errors import InputError
 from fcl.estimators.base import Estimator, Problems
@@ -23,6 +22,7 @@ from fcl.estimators.choice import Given, Search
 from fcl.estimators.parameters import ClassParameters, FitParameters, GroupParameters
 from fcl.estimators.predictors import ClassPredictor, MetricScorer
 from fcl.estimators.rows import Training
+from fcl.model import Model
 
 
 def loss_weights(given: Any, training: Training, classes: np.ndarray) -> np.ndarray | None:
@@ -84,11 +84,11 @@ class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor,
             return replace(problems, before=list(models))
         return problems
 
-    def _set_attributes(self, results: list[TrainResult]) -> None:
-        super()._set_attributes(results)
-        if len(results) > 1:
-            named = zip(self.models_, self.classes_.tolist(), strict=True)
-            self.models_ = [replace(m, labels=(f"not {label}", f"{label}")) for m, label in named]
+    def _named(self, models: list[Model]) -> list[Model]:
+        if len(models) == 1:
+            return models
+        named = zip(models, self.classes_.tolist(), strict=True)
+        return [replace(model, labels=(f"not {label}", f"{label}")) for model, label in named]
 
     def _class_problems(
         self, training: Training, options: dict[str, Any], choice: Given | Search
