@@ -184,8 +184,7 @@ class InnerModel:
     def judge(self, before: float, after: float) -> None:
         """Adapt the sample size to a step.
 
-        before, after : the largest violations before and after it, or what the step before it and it
-            gained.
+        before, after : largest violations before and after it, or the gains of the last step and of it.
         """
         if after > 0.7 * before:
             self.grown = min(2.0 * self.grown, MOST_GROWN)
@@ -328,9 +327,7 @@ class InnerModel:
         return self.plain and k >= SHUFFLED_FROM
 
     def shuffled(self, columns: Columns, n: int, drawn: int) -> Columns:
-        """Some of n columns, in a random order if they are many lists of nonzeros.
-
-        Short lists that are gathered in the order of the sweeps take half the time of a sweep.
+        """Some of n columns; many lists of nonzeros in a random order, as sweeps then take half the time.
 
         drawn : number of samples; the order is the same for the same one and seed.
         """
