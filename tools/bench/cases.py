@@ -156,12 +156,10 @@ _ALL = [
          "MB, columns"), {}, axes(n=(4, 16, 64)), page=True),
     Case("lsgkm", "lsgkm", "5 folds beside LS-GKM; set positive, negative and gkmtrain", data.fasta,
          paths.lsgkm, ("AUROC", "AUPRC", "seconds", "peak", "active"), {},
-         {f"{features}, C = {C:g}": {"features": features, "C": C} for features, C in
-         (("bag:d=6,strands=both", 0.1), ("bag:d=6,strands=both", 0.3),
-         ("bag:d=6,strands=both,value=presence", 0.3), ("bag:d=8,strands=both", 0.3),
-         ("bag:d=8,strands=both,wildcards=true", 0.1),
-         ("bag:d=6,strands=both + bag:d=6,strands=both,value=presence", 0.3),
-         ("bag:d=6,strands=both + bag:d=8,strands=both,wildcards=true,value=presence", 0.3))}),
+         {"LS-GKM": {}, "one bag": {"features": "bag:d=6,strands=both,value=presence"}} | {
+         f"two bags, d = {d}, {penalty}": {"features": "bag:d=6,strands=both + "
+         f"bag:d={d},strands=both,wildcards=true,value=presence", "penalty": penalty}
+         for d in (8, 10) for penalty in ("l1", "elastic:l1_ratio=0.1")}),
     # -- several classes
     softmax("news", "20 newsgroups, 20 classes", data.newsgroups, "fcl saga one-against-rest",
          group=None, C=0.1),

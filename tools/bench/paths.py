@@ -74,16 +74,16 @@ def path_of_liblinear(rows: Rows, clock: Clock, strengths: Floats, cv: int, tol:
 
 
 def lsgkm(
-    rows: Rows, clock: Clock, features: str = "bag:d=6,strands=both", C: float = 0.3,
-    gkmtrain: str = "",
+    rows: Rows, clock: Clock, features: str = "", C: float = 0.3, penalty: str = "l1",
+    gkmtrain: str = "gkmtrain",
 ) -> Figures:  # fmt: skip
-    """5-fold cross-validation of fcl, or of LS-GKM with its default kernel and its own folds."""
+    """5-fold cross-validation of fcl; without features, of LS-GKM, with its kernel and its own folds."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     import fcl
 
     y, folds, active = rows.y, 5, []
-    if gkmtrain:
+    if not features:
         with tempfile.TemporaryDirectory() as folder, clock:
             out = f"{folder}/m"
             command = [gkmtrain, "-x", str(folds), *map(str, rows.notes["files"]), out]
@@ -95,7 +95,7 @@ def lsgkm(
         for k in range(folds):
             with clock:
                 data = fcl.open_data(rows.x[fold != k], y=y[fold != k])
-                model: Any = fcl.train(data, features, C=C, tol=1e-2).model
+                model: Any = fcl.train(data, features, C=C, penalty=penalty, tol=1e-2).model
                 scores[fold == k] = model.margins(fcl.open_data(rows.x[fold == k], y=None))
             active.append(len(model.ids))
     return {"AUROC": float(roc_auc_score(y, scores)), "active": common.median(active),
