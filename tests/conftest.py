@@ -71,6 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if cases[name] % thin.args[0]:
                 item.add_marker("slow")
             cases[name] += 1
+        names = getattr(item, "fixturenames", [])
+        if "client" in names:  # before what looks at the processes of a test
+            slow = item.get_closest_marker("slow")
+            names.insert(0, "cluster" if slow else "cluster_of_threads")
         if item.get_closest_marker("thorough") and not os.environ.get("FCL_TEST_THOROUGH"):
             item.add_marker(pytest.mark.skip(reason="only if FCL_TEST_THOROUGH is set"))
 

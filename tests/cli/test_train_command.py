@@ -122,7 +122,7 @@ def test_options_of_the_driver(job: Job, tmp_path: Path, driver: Any, run: Run) 
 def test_options_of_benchmarks_are_not_shown(run: Run) -> None:
     text = run("train", "--help").stdout
     assert "share-cores" not in text and "--shared-files" not in text
-    assert "--writers" in text and "--checkpoint-every" in text and "SIGUSR1" in text
+    assert "--driver" in text and "--checkpoint-every" in text and "SIGUSR1" in text
 
 
 def test_an_earlier_checkpoint_is_not_lost(job: Job, tmp_path: Path, driver: Any, run: Run) -> None:

@@ -107,7 +107,7 @@ def test_validation_on_another_table(run: Run) -> None:
     write_table("valid.csv", slice(60))
     rows = [line.split(",") for line in Path("valid.csv").read_text().split()]
     Path("valid.csv").write_text("".join(f"{c},{p},{b},{a},7\n" for a, b, p, c in rows))
-    ok(run("train", *TABLE, "--valid", "valid.csv"))
+    ok(run("train", *TABLE, "--valid", "valid.csv", "--report", "r.html"))
     assert zarr.open_array("m.fcl.valid.zarr/X", mode="r").shape[0] == 60
     names = [fcl.open_data(f"m.fcl.{part}.zarr").column_names for part in ("data", "valid")]
     assert names[0] == names[1] and "60 rows of valid.csv" in Path("r.html").read_text()
