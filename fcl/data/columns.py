@@ -358,7 +358,7 @@ def read_record(
         reading={
             name: value
             for name, value in options.items()
-            if name in READ_BY and isinstance(value, str) and value != "drop"
+            if name in READ_BY and isinstance(value, str) and (name != "missing" or value == "mean")
         },
         numbers=numbers if numbers in ("float32", "float64") else None,
     )
