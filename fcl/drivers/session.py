@@ -19,7 +19,7 @@ from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.drivers.saving import Saver
 from fcl.features.base import is_sampled
-from fcl.files.checkpoint import Checkpoint, compared_options
+from fcl.files.checkpoint import Checkpoint
 from fcl.files.same_job import JobFacts
 from fcl.model.certificate import Certificate, Scope
 from fcl.run.events import (
@@ -176,7 +176,7 @@ class Session:
         sums = checksums() if needed else np.empty(0, np.uint64)
         if self.resumed is not None:
             now = JobFacts(
-                compared_options(self.job.options.of_job()),
+                self.job.options.of_job(),
                 self.fingerprint,
                 self.job.train.data.column_record.summary,
                 checksums=sums,

@@ -24,7 +24,7 @@ from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.features import Spec
-from fcl.files.checkpoint import Checkpoint, compared_options
+from fcl.files.checkpoint import Checkpoint
 from fcl.files.folder import CheckpointFolder
 from fcl.files.model import check_header
 from fcl.files.same_job import JobFacts
@@ -319,9 +319,9 @@ def run_training(**given: Any) -> TrainResult:
         derived = {"alpha" if given.get("alpha") is None else "C"}
         if options.block_rows != given.get("block_rows", options.block_rows):
             derived.add("block_rows")
-        compared = {name: value for name, value in kept.items() if name not in derived}
         now = JobFacts(
-            compared_options(compared) | {"n_outputs": job.n_outputs},
+            {name: value for name, value in kept.items() if name not in derived}
+            | {"n_outputs": job.n_outputs},
             family=job.family.to_config(),
             n_features=job.family.n_features,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +170,11 @@ class Checkpoint:
     columns: Mapping[str, Any] | None = None
 
     def check_job(self, now: JobFacts) -> None:
-        """Raise InputError that names every difference between the saved job and the one to be run."""
+        """Raise InputError that names every difference between the saved job and the one to be run.
+
+        now : of its options, only those that a resumed job may not change are compared.
+        """
+        now = replace(now, options=compared_options(now.options))
         what = f"checkpoint {self.number} of {shortened(self.created)}"
         require_same(what, self._facts, now)
 
@@ -186,8 +190,9 @@ class Checkpoint:
         ids = [array for name, array in self.arrays.items() if name.endswith(("ids", "cached"))]
         return JobFacts(
             # an earlier version did not have all options
-            compared_options({**JOB_DEFAULTS, **self.options})
-            | {"n_outputs": self.state.get("n_outputs") or 1},
+            compared_options(
+                {**JOB_DEFAULTS, **self.options, "n_outputs": self.state.get("n_outputs") or 1}
+            ),
             self.fingerprint,
             self.columns,
             self.family,
@@ -200,7 +205,8 @@ class Checkpoint:
 
 def compared_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that a resumed job may not change, as JSON values."""
-    return {name: plain(options[name]) for name in FIXED if name in options}
+    names = (*FIXED, "n_outputs")
+    return {name: plain(options[name]) for name in names if name in options}
 
 
 #: Fields that are not in the header, or that :func:`plain` would change.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fcl.checks import is_whole
 from fcl.data import DataSet
+from fcl.data.memory import MemoryReader
 from fcl.errors import InputError
 
 #: For each row the number of the fold that holds it out, from 0; -1: no fold holds it out.
@@ -47,6 +48,37 @@ def fold_of_rows(cv: Any, data: DataSet, groups: Any, classifies: bool, seed: in
     if held is not None:
         _refuse_split_groups(folds, held)
     return folds
+
+
+def outer_folds(
+    data: DataSet, outer: Any, cv: Any, groups: Any, classifies: bool, seed: int
+) -> tuple[Folds, list[Folds]]:
+    """The outer fold of each row, and for each of these folds the folds of the rows that are left.
+
+    Arguments and errors as for :func:`fcl.train_path`, and of :func:`fold_of_rows`.
+    """
+    groups = data.groups if groups is None else groups
+    try:
+        found = fold_of_rows(outer, data, groups, classifies, seed)
+    except InputError as error:
+        raise InputError(f"outer: {str(error).removeprefix('cv: ')}") from None
+    inner = []
+    for fold in range(int(found.max()) + 1):
+        left = np.flatnonzero(found != fold)
+        own = np.full(data.n_rows, -1, np.int64)
+        some = None if groups is None else np.asarray(groups).reshape(data.n_rows)[left]
+        rows = MemoryReader(np.zeros((len(left), 1)), data.name)
+        part = DataSet(data.name, rows, None if data.target is None else data.target[left])
+        own[left] = fold_of_rows(_cv_of(cv, left, some), part, some, classifies, seed)
+        inner.append(own)
+    return found, inner
+
+
+def _cv_of(cv: Any, left: np.ndarray, groups: Any) -> Any:
+    """The argument ``cv`` for some of the rows: their labels, or at most as many folds as groups."""
+    if is_whole(cv) and not isinstance(cv, bool):
+        return cv if groups is None else min(cv, len(np.unique(groups)))
+    return cv if hasattr(cv, "split") else np.asarray(cv).reshape(-1)[left]
 
 
 def encode_groups(name: str, labels: Any, n_rows: int) -> npt.NDArray[np.int64]:

@@ -49,6 +49,16 @@ class PathJobs:
         """The loss, of the validation rows too."""
         return find_loss(self.options.loss)
 
+    @property
+    def sign(self) -> float:
+        """1 if larger scores are better, else -1."""
+        return 1.0 if self.loss.higher_is_better else -1.0
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds; 0 without folds."""
+        return 0 if self.folds is None else int(self.folds.max()) + 1
+
     def make_job(self, resumed: Mapping[str, Any] | None = None) -> Job:
         """The job over all training rows, at any C; it has no time limit if the folds have one.
 
@@ -70,9 +80,13 @@ class PathJobs:
         if limit is None:
             return job
         spent = running.clock.seconds
-        n_folds = int(self.folds.max()) + 1
-        share = max(0.0, limit - spent) / running.shares(n_folds - fold, n_folds)
+        share = max(0.0, limit - spent) / running.shares(self.n_folds - fold, self.n_folds)
         return replace(job, options=replace(job.options, max_time=spent + share))
+
+    def fold_name(self, fold: int) -> str:
+        """The name of a fold in events."""
+        assert self.folds is not None
+        return fold_name(fold, self.folds)
 
     def part_of(self, name: str) -> str:
         """The name in events of a part of these rows."""
@@ -88,6 +102,11 @@ class PathJobs:
             "driver": self.options.driver,
             **self.fixed,
         }
+
+
+def fold_name(fold: int, folds: Folds) -> str:
+    """The name of a fold in events."""
+    return f"fold {fold + 1} of {folds.max() + 1}"
 
 
 def make_path_jobs(

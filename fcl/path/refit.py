@@ -22,6 +22,7 @@ from fcl.objective import resolve_C, stored_penalty
 from fcl.path.jobs import PathJobs
 from fcl.path.result import PathPoint
 from fcl.path.running import PathContext
+from fcl.run.events import PointStarted
 from fcl.run.reasons import StopReason
 from fcl.solve.state import is_active
 
@@ -79,7 +80,7 @@ def refit_support(
     start = replace(start, ids=np.searchsorted(ids, start.ids))
     session = running.session(replace(job, family=support, options=options), start)
     since = time.perf_counter()
-    running.point_started(1, 1, C, alpha, part)
+    running.report(PointStarted(1, 1, C, alpha, part))
     with session.compilation, InlineRun(session) as run:
         run.scores_passes = False
         result = run.solve()

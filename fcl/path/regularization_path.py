@@ -18,7 +18,6 @@ from fcl.drivers.processes.supervisor import Supervisor
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import was_saved
 from fcl.drivers.train import start_point
-from fcl.files.checkpoint import compared_options
 from fcl.files.same_job import JobFacts
 from fcl.objective import resolve_C
 from fcl.objective.metrics import auroc
@@ -28,7 +27,7 @@ from fcl.path.result import PathPoint
 from fcl.path.running import PathContext
 from fcl.path.scores import bootstrap_error, empty_score, margins_on, ranking
 from fcl.path.store import CUT, PathFolder, SavedPath
-from fcl.run.events import PathStarted
+from fcl.run.events import PathStarted, PointStarted
 from fcl.run.reasons import StopReason
 from fcl.solve.state import Point
 from fcl.types import Floats
@@ -151,9 +150,8 @@ class _PathFit:
         self._begun_with, self._state, self._values = saved, saved.state, saved.values
         #: the anchor at which the last point ended
         self._before = None if self._state is None else self._state.outer.point
-        self._fingerprint, self._checksums = "", np.empty(0, np.uint64)
+        self._facts = JobFacts()  # of the job, once its rows are read
         self._empty = saved.points[0].empty if saved.points else math.nan
-        self._job: Job  # at any C
 
     def _make_job(self) -> Job:
         fold, saved = self._rows.fold, self._begun_with.checkpoint
@@ -164,18 +162,7 @@ class _PathFit:
 
     def saved(self) -> SavedPath:
         """The points so far."""
-        job = self._job
-        return SavedPath(
-            list(self.points),
-            self._state,
-            self._values,
-            self._fingerprint,
-            self._checksums,
-            fixed_options(job),
-            job.family.to_config(),
-            job.train.n,
-            columns=job.train.data.column_record.summary,
-        )
+        return SavedPath(list(self.points), self._state, self._values, self._facts)
 
     def report_last(self) -> None:
         """Report that the last point is done."""
@@ -191,7 +178,7 @@ class _PathFit:
         """Add a point at a time; yields None after each, or why the path was cut short."""
         first, running = len(self.points), self._running
         running.report(PathStarted(self._rows.part))
-        self._job = job = self._make_job()
+        job = self._make_job()
         if job.options.driver == "processes":
             yield from self._new_points_of_processes(job)
             return
@@ -201,8 +188,17 @@ class _PathFit:
         session.state = self._state
         with session.compilation, InlineRun(session) as run:
             run.scores_passes = False
-            self._fingerprint, self._checksums = session.fingerprint, run.checksums
-            self._check_rows(job)
+            self._facts = JobFacts(
+                fixed_options(job),
+                session.fingerprint,
+                job.train.data.column_record.summary,
+                job.family.to_config(),
+                job.family.n_features,
+                run.checksums,
+                job.train.n,
+            )
+            if self._begun_with.checkpoint is not None:
+                self._begun_with.checkpoint.check_job(self._facts)
             if not first:
                 session.clock.start()
                 run.solver.price()  # the null model, whose prices give C_min
@@ -213,19 +209,6 @@ class _PathFit:
                 self._move(run, 0)
             for number in range(first, len(self._values)):
                 yield self._solve(run, number)
-
-    def _check_rows(self, job: Job) -> None:
-        """Raise InputError if rows or fixed options differ from those of an earlier run."""
-        if self._begun_with.checkpoint is not None:
-            now = JobFacts(
-                compared_options(fixed_options(job)),
-                self._fingerprint,
-                job.train.data.column_record.summary,
-                job.family.to_config(),
-                job.family.n_features,
-                self._checksums,
-            )
-            self._begun_with.checkpoint.check_job(now)
 
     def _move(self, run: InlineRun, number: int) -> None:
         """Continue at the C of a point, and keep the state from which a later run can do so, too."""
@@ -270,7 +253,8 @@ class _PathFit:
         since = time.perf_counter()
         C, alpha = job.options.C, job.options.alpha
         shown = self._C_of_all_rows(C, alpha)
-        self._running.point_started(number + 1, len(self._values), shown, alpha, self._rows.part)
+        event = PointStarted(number + 1, len(self._values), shown, alpha, self._rows.part)
+        self._running.report(event)
         try:
             result = train()
         except KeyboardInterrupt:
@@ -323,9 +307,7 @@ class _PathFit:
             margins = margins_on(job, job.valid, result.model) if needed else np.empty(0)
             return math.nan if score is None else float(score), margins
 
-        cut = self._add(number, job, lambda: self._by_processes(job, start), measure)
-        self._fingerprint = self.points[-1].model.fingerprint
-        return cut
+        return self._add(number, job, lambda: self._by_processes(job, start), measure)
 
     def _by_processes(self, job: Job, start: Point | None = None) -> TrainResult:
         session = self._running.session(job, start)

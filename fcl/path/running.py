@@ -12,7 +12,7 @@ from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session
 from fcl.path.result import PathPoint
-from fcl.run.events import Event, PointDone, PointStarted, Started, Stopped
+from fcl.run.events import Event, PointDone, Started, Stopped
 from fcl.solve.state import Point
 
 
@@ -37,14 +37,6 @@ class PathContext(RunContext):
         if not isinstance(event, Started | Stopped):
             self.report(event)
 
-    def point_started(self, number: int, of: int, C: float, alpha: float, part: str) -> None:
-        """Report that training at a C begins.
-
-        number : from 1.  of : number of points.  C : of all rows, of which a fold has the alpha.
-        part : name of the rows; empty for all.
-        """
-        self.report(PointStarted(number, of, C, alpha, part))
-
     def point(
         self, number: int, result: TrainResult, since: float, score: float, se: float = math.nan
     ) -> PathPoint:
@@ -58,7 +50,7 @@ class PathContext(RunContext):
         return PathPoint(number, model, result.reason, seconds, result.passes, score, se)
 
     def point_done(self, point: PathPoint, of: int, C: float, metric: str, part: str) -> None:
-        """Report a finished point; arguments as for :meth:`point_started`."""
+        """Report a finished point; ``of``, ``C`` and ``part`` are as in :class:`PointStarted`."""
         self.report(
             PointDone(
                 number=point.number + 1,

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.checks import choice
 from fcl.errors import CheckpointError, InputError, ModelFileError
@@ -52,12 +51,7 @@ class SavedPath:
     points: list[PathPoint]
     state: RunState | None
     values: Floats  #: of C, of the whole grid
-    fingerprint: str = ""
-    checksums: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    options: Mapping[str, Any] = field(default_factory=dict)  #: of the job that do not change
-    family: Mapping[str, Any] = field(default_factory=dict)
-    n_rows: int = 0
-    columns: Mapping[str, Any] | None = None  #: summary of the record of the columns
+    job: JobFacts = field(default_factory=JobFacts)  #: with all options that do not change
     checkpoint: Checkpoint | None = None  #: of points of an earlier run, to recognise the rows
 
 
@@ -151,13 +145,15 @@ class PathFolder:
         if saved.state is None:
             return
         numbers, arrays = saved.state.to_file()
+        job = saved.job
+        assert job.fingerprint is not None and job.checksums is not None
         checkpoint = Checkpoint(
-            options=plain({**saved.options, "points_done": len(saved.points)}),
-            family=plain(saved.family),
-            fingerprint=saved.fingerprint,
-            columns=saved.columns,
-            n_rows=saved.n_rows,
-            block_checksums=saved.checksums,
+            options=plain({**job.options, "points_done": len(saved.points)}),
+            family=plain(job.family),
+            fingerprint=job.fingerprint,
+            columns=job.columns,
+            n_rows=job.n_rows,
+            block_checksums=job.checksums,
             state=numbers,
             arrays=arrays,
             history=[],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import flag
@@ -27,21 +27,12 @@ from fcl.options import TRAINING, PathOptions, TrainOptions
 from fcl.options.choices import DRIVER, PENALTY, Arguments
 from fcl.options.path import PATH_OPTIONS
 from fcl.parallel import one_blas_thread
-from fcl.path.cross import (
-    cross_validated,
-    held_out_margins,
-    held_out_scores,
-    refit_cross_validated,
-)
+from fcl.path.folds import outer_folds
 from fcl.path.grid import Grid, check_alphas
-from fcl.path.jobs import PathJobs, make_path_jobs
-from fcl.path.nested import outer_folds, score_outer_folds
-from fcl.path.refit import refit_point
-from fcl.path.regularization_path import PathRows, RegularizationPath
-from fcl.path.result import OuterScores, PathPoint, PathResult, PathScores
-from fcl.path.rules import Rules
+from fcl.path.jobs import make_path_jobs
+from fcl.path.result import OuterScores, PathResult
 from fcl.path.running import PathContext
-from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
+from fcl.path.search import Search
 from fcl.path.store import Folder, add_result
 from fcl.run.bar import Progress
 from fcl.run.reasons import StopReason
@@ -217,11 +208,17 @@ def run_path(**given: Any) -> PathResult:
     jobs = make_path_jobs(data, given["features"], given["valid"], of_jobs, cv, groups, warn)
     if not jobs.validates and jobs.folds is None:
         options.check_unscored()
-    nested = None if outer is None else outer_folds(jobs, outer, cv, groups)
+    nested = None
+    if outer is not None:
+        if jobs.folds is None:
+            raise InputError(
+                "outer: expected cv beside it, which chooses C in each outer fold, got none; give cv"
+            )
+        seed = training_options.seed
+        nested = outer_folds(data, outer, cv, groups, jobs.loss.classifies, seed)
     place = Folder(
         None if folder is None else local_path(folder, "the points of a path"), given["trusted"]
     )
-    search = _validated if jobs.folds is None else _cross_validated
     reporter = Reporter(given["progress"], given["should_stop"])
     dask, tls = training_options.dask, training_options.dask_tls
     with (
@@ -235,28 +232,31 @@ def run_path(**given: Any) -> PathResult:
     ):
         reporter.report(jobs.started)
         running = PathContext(reporter.report, reporter.should_stop, executor=executor)
-        found: list[PathResult] = []
+        search = Search(jobs, options, grid, running, place)
+        result: PathResult | None = None
 
         def choose() -> None:
-            for result in search(jobs, options, grid, running, place):
-                found[:] = [result]
+            nonlocal result
+            for found in search.results():
+                result = found
 
         def assess() -> OuterScores | None:
-            if nested is None or (found and found[0].reason is StopReason.INTERRUPTED):
+            if nested is None or (result and result.reason is StopReason.INTERRUPTED):
                 return None
-            return score_outer_folds(jobs, nested, options, grid, running, place)
+            return search.score_outer_folds(*nested)
 
         parts: list[Callable[[], Any]] = [choose] if nested is None else [choose, assess]
         try:
             *_, scores = executor.each(lambda part: part(), parts)
-            reason = reporter.cause(found[0].reason)
         except KeyboardInterrupt:
-            scores, reason = None, reporter.cause(StopReason.INTERRUPTED)
-            if not found or reason is StopReason.INTERRUPTED:
+            if result is None or reporter.cause(StopReason.INTERRUPTED) is StopReason.INTERRUPTED:
                 raise
-        result = replace(found[0], outer=scores, reason=reason, peak_memory=peak_memory())
+            result, scores = replace(result, reason=StopReason.INTERRUPTED), None
+        assert result is not None
+        reason = reporter.cause(result.reason)
+        result = replace(result, outer=scores, reason=reason, peak_memory=peak_memory())
         if folder is not None:
-            kept = was_saved(lambda: add_result(folder, result))
+            kept = was_saved(partial(add_result, folder, result))
             result = replace(result, checkpoint_failed=not kept)
         reporter.report(result.stopped(result.chosen.certificate))
     if warn and reporter.error is None and reason is not StopReason.CALLBACK:
@@ -269,61 +269,6 @@ def _of_jobs(options: TrainOptions, client: Any) -> TrainOptions:
     on_cluster = options.driver == "dask" or client is not None or options.dask is not None
     driver = "inline" if on_cluster else options.driver
     return replace(options, driver=driver, dask=None, dask_tls=None)
-
-
-def _validated(
-    jobs: PathJobs, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
-) -> Iterator[PathResult]:
-    """Yield a path that is scored on one set of rows, or not at all."""
-    loss, rules = jobs.loss, Rules.of(options)
-    store = folder.store("", jobs.about(), grid)
-    errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
-    groups = jobs.groups
-    path = RegularizationPath(jobs, PathRows(grid, bootstraps=errs), running, store)
-    sign = (1.0 if loss.higher_is_better else -1.0) if jobs.validates else 0.0
-    reason = path.extend(replace(rules, sign=sign)) or StopReason.DONE
-    points = _with_errors(path.points, jobs) if errs else path.points
-    errors = np.array([point.se for point in points])
-    units = "rows" if groups is None else counted(groups.max() + 1, "group")
-    error_from = f"{SAMPLES} bootstrap samples of the validation {units}"
-    no_folds = np.empty((0, len(points)))
-    known = np.isfinite(errors).any()
-    scores = PathScores.of(loss, path.scores, errors, no_folds, error_from if known else "")
-    result = PathResult(points=points, scores=scores, select=options.select, reason=reason)
-    yield result
-    if options.refit and reason is not StopReason.INTERRUPTED:
-        args = (None, result.chosen, options.refit_alpha, "refit")
-        yield replace(result, refit=running.run(refit_point, jobs, *args))
-
-
-def _cross_validated(
-    jobs: PathJobs, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
-) -> Iterator[PathResult]:
-    """Yield a cross-validated path, then with the margins of held-out rows, and with the refit."""
-    for result in cross_validated(jobs, options, grid, running, folder):
-        yield result
-    if result.reason is StopReason.INTERRUPTED:
-        return
-    oof = held_out_margins(jobs, result, running)
-    scores = held_out_scores(jobs, result, oof)
-    yield (result := replace(result, oof=oof, folds=jobs.folds, held_out=scores))
-    if options.refit:
-        refit = refit_cross_validated(jobs, result, options.refit_alpha, running)
-        yield replace(result, refit=refit)
-
-
-def _with_errors(points: list[PathPoint], jobs: PathJobs) -> list[PathPoint]:
-    """The points with the standard errors that an earlier run, with another rule, did not measure."""
-    if not any(np.isnan(point.se) and np.isfinite(point.score) for point in points):
-        return points
-    job = jobs.make_job()
-    assert job.valid is not None
-    found = []
-    for point in points:
-        margins = margins_on(job, job.valid, point.model)
-        se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, jobs.groups)
-        found.append(replace(point, se=se))
-    return found
 
 
 def _warn(result: PathResult) -> None:

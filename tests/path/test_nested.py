@@ -9,11 +9,9 @@ import pytest
 from sklearn.model_selection import KFold
 
 import fcl
-from fcl.options import TrainOptions
-from fcl.path.jobs import make_path_jobs
-from fcl.path.nested import outer_folds
+from fcl.path.folds import outer_folds
 from fcl.run.events import PointDone
-from tests.path.conftest import D, rows, train_path
+from tests.path.conftest import rows, train_path
 
 OPTIONS: dict[str, Any] = {"points": 3, "C_max": 0.5}
 
@@ -21,17 +19,14 @@ OPTIONS: dict[str, Any] = {"points": 3, "C_max": 0.5}
 def test_groups_are_held_out_together_in_both() -> None:
     y, groups = np.arange(60) % 2, np.arange(60) // 12
     data = fcl.open_data(rows(n=60)[0], y=y)
-    jobs = make_path_jobs(
-        data, fcl.Kmers(D), None, TrainOptions.checked(alpha=1.0, memory="1GiB"), 5, groups, False
-    )
-    folds = outer_folds(jobs, 5, 5, groups)
-    for fold, inner in folds[1]:
-        held = folds[0] == fold
+    outer, every = outer_folds(data, 5, 5, groups, True, 0)
+    for fold, inner in enumerate(every):
+        held = outer == fold
         assert (inner[held] == -1).all() and set(inner[~held]) == {0, 1, 2, 3}  # groups are left
         for group in range(5):
-            assert len(set(inner[groups == group])) == len(set(folds[0][groups == group])) == 1
-    shuffled = outer_folds(jobs, KFold(3), KFold(4), None)
-    assert [set(inner) for _, inner in shuffled[1]] == [{-1, 0, 1, 2, 3}] * 3
+            assert len(set(inner[groups == group])) == len(set(outer[groups == group])) == 1
+    shuffled = outer_folds(data, KFold(3), KFold(4), None, True, 0)
+    assert [set(inner) for inner in shuffled[1]] == [{-1, 0, 1, 2, 3}] * 3
 
 
 def test_an_interrupt_of_an_outer_fold_is_raised() -> None:
