@@ -170,10 +170,7 @@ class Checkpoint:
     columns: Mapping[str, Any] | None = None
 
     def check_job(self, now: JobFacts) -> None:
-        """Raise InputError that names every difference between the saved job and the one to be run.
-
-        now : of its options, only those that a resumed job may not change are compared.
-        """
+        """Raise InputError that names every difference in what a resumed job may not change."""
         now = replace(now, options=compared_options(now.options))
         what = f"checkpoint {self.number} of {shortened(self.created)}"
         require_same(what, self._facts, now)

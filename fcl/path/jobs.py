@@ -83,11 +83,6 @@ class PathJobs:
         share = max(0.0, limit - spent) / running.shares(self.n_folds - fold, self.n_folds)
         return replace(job, options=replace(job.options, max_time=spent + share))
 
-    def fold_name(self, fold: int) -> str:
-        """The name of a fold in events."""
-        assert self.folds is not None
-        return fold_name(fold, self.folds)
-
     def part_of(self, name: str) -> str:
         """The name in events of a part of these rows."""
         return f"{self.part}, {name}" if self.part else name
@@ -104,9 +99,9 @@ class PathJobs:
         }
 
 
-def fold_name(fold: int, folds: Folds) -> str:
+def fold_name(fold: int, n_folds: int) -> str:
     """The name of a fold in events."""
-    return f"fold {fold + 1} of {folds.max() + 1}"
+    return f"fold {fold + 1} of {n_folds}"
 
 
 def make_path_jobs(

@@ -41,7 +41,7 @@ from fcl.units import counted
 
 
 @dataclass(frozen=True)
-class Search:
+class PathSearch:
     """The search for a C over the rows of ``jobs``; its points are saved in ``folder``."""
 
     jobs: PathJobs
@@ -68,7 +68,7 @@ class Search:
         """The path over all rows, or over those of a fold, as far as an earlier run saved it."""
         jobs, name, part = self.jobs, "", self.jobs.part
         if fold is not None:
-            name, part = f"fold-{fold + 1}", jobs.part_of(jobs.fold_name(fold))
+            name, part = f"fold-{fold + 1}", jobs.part_of(fold_name(fold, jobs.n_folds))
         rows = PathRows(self.grid, fold, part, bootstraps)
         store = self.folder.store(name, jobs.about(), self.grid)
         return RegularizationPath(jobs, rows, self.running, store)
@@ -156,9 +156,8 @@ class Search:
         """Train the folds until their mean score ends the path; returns at which point, and why.
 
         Each fold runs until its own score ends it; then the shorter ones continue, until the
-        mean over all folds has not improved for ``patience`` points, or a fold cannot continue.
-
-        Raises KeyboardInterrupt if a fold was interrupted.
+        mean over all folds has not improved for ``patience`` points, or a fold cannot continue. A fold
+        that was interrupted raises KeyboardInterrupt.
         """
         sign, each = self.jobs.sign, self.running.executor.each
         ends = each(partial(_extended, enough=replace(rules, sign=sign)), paths)
@@ -191,7 +190,7 @@ class Search:
         def refit(fold: int | None) -> PathPoint | None:
             if fold is None:
                 return self.running.run(refit_point, jobs, None, chosen, alpha, "refit")
-            part = f"refit of {jobs.fold_name(fold)}"
+            part = f"refit of {fold_name(fold, jobs.n_folds)}"
             return self.running.run(refit_point, jobs, fold, points[fold], alpha, part)
 
         found, *own = self.running.executor.each(refit, [None, *range(len(points))])
@@ -250,9 +249,8 @@ class Search:
     def score_outer_folds(self, outer: Folds, inner: Sequence[Folds]) -> OuterScores:
         """Choose C without the rows of each outer fold in turn, and score the choice on them.
 
-        outer, inner : from :func:`fcl.path.folds.outer_folds`.
-
-        Raises KeyboardInterrupt if a search was interrupted.
+        The folds are from :func:`fcl.path.folds.outer_folds`. A search that was interrupted raises
+        KeyboardInterrupt.
         """
 
         def scored(fold: int) -> OuterFold:
@@ -263,7 +261,7 @@ class Search:
                 data=train,
                 folds=inner[fold],
                 sum_weights=float(train.weights.sum()),
-                part=f"outer {fold_name(fold, outer)}",
+                part=f"outer {fold_name(fold, len(inner))}",
             )
             # with its own time limit
             running = replace(self.running, begun=time.monotonic(), clock=Clock())

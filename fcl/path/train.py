@@ -32,7 +32,7 @@ from fcl.path.grid import Grid, check_alphas
 from fcl.path.jobs import make_path_jobs
 from fcl.path.result import OuterScores, PathResult
 from fcl.path.running import PathContext
-from fcl.path.search import Search
+from fcl.path.search import PathSearch
 from fcl.path.store import Folder, add_result
 from fcl.run.bar import Progress
 from fcl.run.reasons import StopReason
@@ -232,7 +232,7 @@ def run_path(**given: Any) -> PathResult:
     ):
         reporter.report(jobs.started)
         running = PathContext(reporter.report, reporter.should_stop, executor=executor)
-        search = Search(jobs, options, grid, running, place)
+        search = PathSearch(jobs, options, grid, running, place)
         result: PathResult | None = None
 
         def choose() -> None:
