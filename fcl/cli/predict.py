@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl import kernels
-from fcl.cli.common import messages, refuse_same
+from fcl.cli.common import messages, printable, refuse_same
 from fcl.cli.options import EXIT_CODES, FILE, TableCommand
 from fcl.cli.predict_files import Request, predict_files, predict_sites, predict_variants
 from fcl.cli.process import run
@@ -78,7 +78,6 @@ def command(
     streamed in the order of the input. If the input has a target, scores are compared with it. The output
     appears when it is complete.
     """
-    from fcl.cli.explained import explained_model
     from fcl.model import load_model
     from fcl.model.outputs import scores_of
 
@@ -92,6 +91,8 @@ def command(
     if options["explain"] is None and options["explain_output"] is not None:
         raise InputError("--explain-output needs --explain K; give both, or neither")
     if options["explain"] is not None:
+        from fcl.scoring.explained import explained_model
+
         explained_model(trained, options, kind)
     predict = mode.prepare(trained, request)
     # late: importing numba takes a while, and wrong input is rejected without it
@@ -149,9 +150,8 @@ def _mode(request: Request) -> _Mode:
 
 
 def _check_outputs(model: str, request: Request, mode: _Mode) -> None:
-    from fcl.cli.explained import check_explained
     from fcl.model.scores import check_scores
-    from fcl.model.text_output import STDOUT, check_text_output
+    from fcl.model.text_output import STDOUT, check_text_output, text_suffix
 
     out, options = request.out, request.options
     if out != STDOUT:
@@ -165,8 +165,10 @@ def _check_outputs(model: str, request: Request, mode: _Mode) -> None:
         check_scores(out, request.overwrite)
     else:
         check_text_output(out, request.overwrite)
-    if mode.is_native and options["explain"] is not None:
-        check_explained(out)
+    if mode.is_native and options["explain"] is not None and text_suffix(out) != ".tsv":
+        raise InputError(
+            f"{out}: --explain writes text and numbers; expected a name that ends in .tsv"
+        )
 
 
 @contextmanager
@@ -213,10 +215,10 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
 
         import numpy as np
 
-        from fcl.cli.explained import explained_model, write_explanations
         from fcl.model.scores import write_scores
         from fcl.model.text_output import text_suffix
         from fcl.scoring.cluster import write_score_chunks
+        from fcl.scoring.explained import explained_model, write_explanations
         from fcl.scoring.known import KnownColumns, write_known_scores
         from fcl.scoring.stream import ScoreSummary
 
@@ -244,7 +246,7 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
             name = model.mean_name if known.readers and not alone and kind == "margin" else kind
             score = None if name in ("", "margin") else (name, model.mean)
             n_rows = write_explanations(
-                explained, data, out, score, top, request.overwrite, keep, known
+                explained, data, out, score, top, request.overwrite, keep, known, printable
             )
         line = None if collected is None else collected.line()
         return ScoreSummary(n_rows, n_rows, Counter(), line)

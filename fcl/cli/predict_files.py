@@ -52,12 +52,11 @@ class Request:
 
 def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     """Score the rows of files that ``fcl convert`` reads; raises InputError for wrong input."""
-    from fcl.cli.explained import explained_model
     from fcl.convert.reference import Reference
     from fcl.convert.run import open_inputs
     from fcl.model.outputs import table_scores
     from fcl.model.text_output import text_output
-    from fcl.scoring.explained import ExplainedLines
+    from fcl.scoring.explained import ExplainedLines, explained_model
     from fcl.scoring.lines import TableLines
     from fcl.scoring.margins import BlockScorer
     from fcl.scoring.quality import compared
