@@ -173,6 +173,13 @@ def import_module(name: str) -> ModuleType:
     return _import_module(name)
 
 
+def can_be_found(name: str) -> bool:
+    """Whether the package of a module is loaded, installed, or in the working folder of a command."""
+    top = name.partition(".")[0]
+    found = top in sys.modules or find_spec(top) is not None
+    return found or (bool(_finders) and _finders[-1].has(top))
+
+
 def why_missing(error: BaseException) -> str:
     """For a message: if a module was not found that is in the working folder, what to do."""
     top = (getattr(error, "name", None) or "").partition(".")[0]

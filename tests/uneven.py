@@ -56,10 +56,7 @@ class UnevenPricer(KmerPricer):
             part = yield from super().scan(own, step)
             found.append(
                 replace(
-                    part,
-                    largest=part.largest / f,
-                    excess=part.excess / f,
-                    reach=part.reach / f,
+                    part, largest=part.largest / f, excess=part.excess / f, reach=part.reach / f
                 )
             )
         return merge_prices(found)

@@ -72,11 +72,7 @@ def default_features(options: Mapping[str, Any]) -> str | None:
 
 
 def native_rows(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The options of a command, as they are for the rows in a format of fcl.
-
-    DATA and DATA2 in other formats are converted beside the model, unless that was done before. The
-    result names their conversions, and arrays where the options name columns.
-    """
+    """The options of a command, with conversions beside the model in place of files in other formats."""
     rows = dict(options)
     format = foreign_format(options["data"], options)
     valid_format = foreign_format(options["valid"], options)

@@ -20,8 +20,8 @@ from fcl.cli.common import (
     refuse_same,
     show,
 )
-from fcl.cli.foreign import native_rows
-from fcl.cli.opening import call_by_files, open_rows, open_valid
+from fcl.cli.foreign import foreign_format, native_rows
+from fcl.cli.opening import call_by_files, initial_model, open_rows, open_valid
 from fcl.cli.saving import KeptState, save_result
 from fcl.errors import FclError, InputError
 from fcl.options import options_of_command
@@ -31,7 +31,9 @@ from fcl.store import local_path
 if TYPE_CHECKING:
     from fcl.cli.progress import View
     from fcl.cli.signals import Stop
+    from fcl.features import Spec
     from fcl.files.result_file import Output, Save
+    from fcl.model import Model
     from fcl.run.events import Event
 
 
@@ -130,6 +132,8 @@ class LearnSteps(ABC):
         self.options, self.given, self.stop = options, given, stop
         #: the options, with arrays of converted files in place of the files
         self.rows: Mapping[str, Any] = options
+        self.features: Spec | None = None
+        self.initial: Model | None = None
         self.view: View
         self.outputs = OutputFiles(options["overwrite"])
 
@@ -160,9 +164,7 @@ class LearnSteps(ABC):
 
         options, table = self.options, options_of_command(self.command)
         for name in self.needs:
-            if options[name] is None:
-                what = "DATA" if name == "data" else table[name].spelled
-                raise click.UsageError(f"{what} is missing")
+            self.require(name)
         usual = (None, False)
         for pair in RIVALS:
             if all(
@@ -172,6 +174,17 @@ class LearnSteps(ABC):
             ):
                 words = " or ".join(table[name].spelled for name in pair)
                 raise click.UsageError(f"give {words}, not both")
+
+    def require(self, name: str) -> None:
+        """Raise UsageError if an option is missing, or before an InputError of DATA."""
+        options, data = self.options, self.options["data"]
+        if options[name] is not None:
+            return
+        is_foreign = "format" in options and foreign_format(data, options) is not None
+        if name == "features" and data is not None and not is_foreign:
+            open_rows(data, options["y"])
+        what = "DATA" if name == "data" else options_of_command(self.command)[name].spelled
+        raise click.UsageError(f"{what} is missing")
 
     def more_outputs(self) -> Iterable[tuple[Any, ...]]:
         """Arguments of :meth:`OutputFiles.add` for each output beside the model."""
@@ -210,19 +223,24 @@ class LearnSteps(ABC):
             f"checkpoints; to continue that job instead: {self.script} --resume {path} --tol SMALLER"
         )
 
+    def read_small_inputs(self) -> None:
+        """Import and validate the features and the initial model that the options name."""
+        from fcl.features import parse_features
+
+        if (text := self.options["features"]) is not None:
+            self.features = parse_features(text, self.trusted)
+        if self.options.get("initial") is not None:
+            self.initial = initial_model(self.options)
+
     @abstractmethod
     def open(self) -> dict[str, Any]:
         """Open the data; returns the arguments of the learner."""
 
     def open_rows(self, is_stream: bool = False) -> dict[str, Any]:
         """The features and rows among the arguments; DATA is not opened if it is a stream."""
-        from fcl.features import parse_features
-
-        rows, features = self.rows, self.options["features"]
+        rows = self.rows
         arrays = {name: rows[name] for name in self.arrays}
-        found: dict[str, Any] = {
-            "features": None if features is None else parse_features(features, self.trusted)
-        }
+        found: dict[str, Any] = {"features": self.features}
         if not is_stream:
             found["data"] = open_rows(rows["data"], weights=rows["weights"], **arrays)
         found["valid"] = open_valid(rows, arrays)
@@ -303,6 +321,7 @@ def learn(learner: LearnSteps) -> int:
         messages.write(json.dumps(plain(shown)))
     # before slow imports such as numba and zarr, so that the user sees at once that it runs
     messages.note(f"reading {'standard input' if options['data'] == '-' else options['data']}")
+    learner.read_small_inputs()  # before a conversion, which may take long
     if "format" in options:  # the command takes files that are no arrays
         learner.rows = native_rows(options, learner.given)
     arguments = learner.open()

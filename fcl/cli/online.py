@@ -13,7 +13,6 @@ from fcl.cli.common import EXIT_UNFINISHED, EXIT_USAGE, messages
 from fcl.cli.config import effective_options
 from fcl.cli.job import LearnSteps, learn
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
-from fcl.cli.opening import initial_model
 from fcl.cli.options import TableCommand
 from fcl.cli.progress import OnlineLines
 from fcl.clock import Clock
@@ -93,7 +92,7 @@ class OnlineSteps(LearnSteps):
                     "start over"
                 )
         elif options["features"] is None:
-            raise click.UsageError("--features is missing")
+            self.require("features")
         elif options["alpha"] is None and options["C"] is None:
             raise click.UsageError(
                 "give --alpha or --C: the weight of the penalty, or of the losses"
@@ -110,7 +109,7 @@ class OnlineSteps(LearnSteps):
             arguments = stream_arguments(options, self.stop, self._should_stop)
         else:
             arguments = {name: options[o.parameter] for name, o in ONLINE_OPTIONS.items()}
-        started = {"resume": options["resume"], "initial": initial_model(options)}
+        started = {"resume": options["resume"], "initial": self.initial}
         return arguments | self.open_rows(self._is_stream) | started
 
     def _should_stop(self) -> bool:

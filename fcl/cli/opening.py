@@ -77,14 +77,12 @@ def open_valid(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> DataSet
     return valid
 
 
-def initial_model(options: Mapping[str, Any]) -> Model | None:
-    """The model of ``--initial``; None without one. Raises InputError for a stagewise model."""
+def initial_model(options: Mapping[str, Any]) -> Model:
+    """The model of ``--initial``; raises InputError for a stagewise model."""
     from fcl.model.formats import load_model
     from fcl.model.model import Model
 
     path = options["initial"]
-    if path is None:
-        return None
     model = load_model(path, options["imports"])
     if not isinstance(model, Model):
         raise InputError(

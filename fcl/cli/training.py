@@ -12,7 +12,6 @@ import click
 from fcl.cli.common import messages
 from fcl.cli.foreign import default_features
 from fcl.cli.job import LearnSteps
-from fcl.cli.opening import initial_model
 from fcl.cli.progress import View, passes_view
 from fcl.cli.signals import Stop
 from fcl.errors import ConvergenceWarning, InputError
@@ -20,7 +19,6 @@ from fcl.facts import Fact
 from fcl.options import TRAINING, options_of_command
 from fcl.options.option import TRAIN
 from fcl.run.events import Event, PassDone, Started
-from fcl.store import kind_of, locate
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -69,11 +67,6 @@ class TrainSteps(LearnSteps):
                 if option.group == "path" and name in given:
                     raise click.UsageError(f"{option.spelled} needs --path N")
         if options["features"] is None and options["data"] is not None:
-            file = options["data"].partition("::")[0]
-            if not kind_of(locate(file)):
-                plink = kind_of(locate(f"{file}.bed"))
-                advice = f"give {file}.bed" if plink else "check the name and the folder"
-                raise InputError(f"{file} does not exist; {advice}")
             options["features"] = default_features(options)
         super().check()
         if options["C"] is None and options["alpha"] is None and options["path"] is None:
@@ -159,7 +152,7 @@ class TrainSteps(LearnSteps):
         warnings.simplefilter("ignore", ConvergenceWarning)
         return run_training(
             **arguments,
-            initial=initial_model(self.options),
+            initial=self.initial,
             command=command_options(self.options),
             progress=progress,
             should_stop=self.stop.requested,

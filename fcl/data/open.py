@@ -235,8 +235,9 @@ def _open_container(path: Location, group: str) -> Container:
         if isinstance(path, RemotePath):
             raise InputError(f"{path} does not exist; check bucket, path and storage options")
         folder = path.parent
-        neighbours = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        near = difflib.get_close_matches(path.name, neighbours, n=1)
+        neighbours = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        longer = [name for name in neighbours if name.startswith(f"{path.name}.")]
+        near = longer or difflib.get_close_matches(path.name, neighbours, n=1)
         guess = f'; did you mean "{folder / near[0]}"?' if near else ""
         if set(path.name.upper()) <= set(LETTERS):
             guess += f'; a sequence is given in a list: ["{path.name:.12}"]'
@@ -253,9 +254,12 @@ def _open_container(path: Location, group: str) -> Container:
         )
     found = "a folder with neither Zarr metadata nor .npy files" if kind == "folder" else "a file"
     advice = "; store the arrays of an .npz with np.save" if path.suffix == ".npz" else ""
+    if kind == "folder" and any(path.glob("*.txt")):
+        advice = "; the tutorial on texts shows how to count the words of text files"
     raise InputError(
-        f"{path} is {found}, in no format known to fcl; expected a Zarr folder or zip, an HDF5 file, "
-        f"a folder of .npy files or one .npy file{advice}"
+        f"{path} is {found}, in no format known to fcl; expected a Zarr folder or zip, an HDF5 file, a "
+        "folder of .npy files or one .npy file, or a file for fcl convert (table, Parquet, FASTA, BED, "
+        f"svmlight, PLINK){advice}"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fcl.options.kinds import DURATION, FLAG, FROM_0, FROM_1, NUMBER, PATH, TEXT, one_of
+from fcl.options.kinds import DURATION, FLAG, FROM_0, FROM_1, MODULE, NUMBER, PATH, TEXT, one_of
 from fcl.options.option import (
     CERTIFY,
     CONVERT,
@@ -261,7 +261,7 @@ RUNS = (
 COMMON = (
     _call(
         "imports",
-        TEXT,
+        MODULE,
         "Module of your own features that files may import; may be repeated.",
         _ALL,
         "model",

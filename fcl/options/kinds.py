@@ -12,6 +12,7 @@ from fcl import checks
 from fcl.errors import InputError
 from fcl.numerals import read_number, read_whole
 from fcl.units import parse_duration, parse_size
+from fcl.working_folder import can_be_found
 
 INF = math.inf
 #: Characters of a table of limits.
@@ -96,6 +97,15 @@ def _l1_ratio(name: str, value: Any) -> float:
             f"{error}: without |w| all features have weights; take a small number such as 0.01, or train "
             "a ridge model with fcl stagewise"
         ) from error
+
+
+def _module(name: str, value: Any) -> str:
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", value) or not can_be_found(value):
+        raise InputError(
+            f"{name}: expected a module that is installed or in the working folder, such as mine for "
+            f"mine.py, got {checks.shown(value)}"
+        )
+    return str(value)
 
 
 def _loss(name: str, value: Any) -> str:
@@ -250,6 +260,7 @@ def _limits_in(name: str, value: Any) -> Any:
 TEXT = Kind("text", lambda name, value: value, "a string", (str,))
 #: A file, a folder, or part of one; the checkpoint of a command stores its absolute path.
 PATH = replace(TEXT, name="path")
+MODULE = Kind("text", _module, "a string", (str,))
 FLAG = Kind("flag", checks.flag, "true or false", (bool,))
 NUMBER = real(checks.number)
 POSITIVE = real(checks.positive)

@@ -30,9 +30,7 @@ def live_columns(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 @given(live_columns())
 @examples(200)
-def test_order_of_eviction(
-    columns: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-) -> None:
+def test_order_of_eviction(columns: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]) -> None:
     weights, gradients, violations, seen = columns
     order = evict_order(weights, gradients, violations, seen)
     assert sorted(order) == np.flatnonzero(seen).tolist()  # each seen one once, no unseen one

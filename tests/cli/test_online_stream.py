@@ -270,10 +270,7 @@ def test_gzip(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> Non
         (packed + b"no gzip", "other bytes"),
     ):
         (tmp_path / "rows.gz").write_bytes(wrong)
-        with (
-            open(tmp_path / "rows.gz", "rb") as file,
-            pytest.raises(fcl.InputError, match=message),
-        ):
+        with open(tmp_path / "rows.gz", "rb") as file, pytest.raises(fcl.InputError, match=message):
             list(_pieces(file, lambda: False))
 
 

@@ -67,7 +67,7 @@ def checkpoint(values: dict[str, Any]) -> list[Any]:
 ROW_VIEW = "'--row-view': expected all, auto, or a whole number of rows of at least 64, got "
 OPTIONS = [
     ("no data", line, "train --features kmers:d=3 --C 1 --out o.fcl", "DATA is missing"),
-    ("no file", line, "train nope.fa", "nope.fa does not exist; check the name and the folder"),
+    ("no file", line, "train nope.fa", "nope.fa does not exist"),
     ("no options", line, "train data", "--features is missing"),
     ("no C", line, "train data --features kmers:d=3 --out o.fcl",
      "give --C or --alpha: the weight of the losses"),

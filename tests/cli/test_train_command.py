@@ -329,11 +329,7 @@ def test_a_log_on_a_full_disk_does_not_lose_the_model(
     full = open("/dev/full", "w")  # noqa: SIM115  (the log closes it)
     monkeypatch.setattr("fcl.cli.progress.open", lambda *_, **__: full, raising=False)
     out = tmp_path / "o.fcl"
-    result = run(
-        *job,
-        "--log-json",
-        tmp_path / "l",
-    )
+    result = run(*job, "--log-json", tmp_path / "l")
     assert result.exit_code == 0 and out.exists()
     assert result.stderr.count("No space left on device; the log ends here") == 1
 

@@ -271,6 +271,10 @@ def write_magic() -> None:
     [
         (None, "churn.csv --C 1 --out m.fcl", "--y: churn.csv has no column 'y'; it has age"),
         (None, "churn.csv --y chun --C 1 --out m.fcl", "did you mean 'churn'"),
+        # found before a conversion, which would refuse the target
+        (None, "churn.csv --y chun --features own:W --C 1 --out m.fcl", "own:W cannot be imported"),
+        (None, "churn.csv --y chun --initial none.fcl --C 1 --out m.fcl", "none.fcl"),
+        (None, "churn.csv --y chun --import none --C 1 --out m.fcl", "'--import': expected a module"),
         (None, "churn.csv --y churn --out m.fcl", "give --C or --alpha"),
         (None, "churn.csv --y age --missing-target drop --C 1 --out m.fcl", "the target of churn.csv"),
         (None, "churn.csv --y churn --C 1", "--out is missing"),
@@ -285,8 +289,11 @@ def write_magic() -> None:
         (lambda: write_sequences("a.fa", "ACG"), "a.fa --features kmers:d=2 --C 1 --out m.fcl",
          "a.fa has no target; give --label, or a file of the other class"),
         (write_dna, "dna.tsv --C 1 --out m.fcl", "a column of sequences; give --x 1 --y 2"),
-        (lambda: Path("g.bed").touch(), "g --C 1", "g does not exist; give g.bed"),
+        (lambda: Path("g.bed").touch(), "g --C 1", 'g does not exist; did you mean "g.bed"'),
         (lambda: Path("g.fam").touch(), "g.fam --C 1", "belongs to a file of PLINK; give g.bed"),
+        (lambda: (Path("texts").mkdir(), Path("texts/1.txt").touch()), "texts --C 1",
+         "texts is a folder .* the tutorial on texts"),
+        (lambda: Path("words").write_bytes(b"\\0"), "words --C 1", "words is a file, in no format"),
         (write_magic, "magic", "give --format table --no-header --y COLUMN"),
         (None, "churn.csv churn.csv --C 1", "fcl convert churn.csv churn.csv churn.zarr"),
         (None, "churn.csv none.fa --C 1", "none.fa does not exist"),

@@ -95,15 +95,9 @@ TABLE = {
         lambda y, m: ((y - m) ** 2, 2 * (m - y), 2.0),
         lambda y, u: u * u / 4 + u * y,
     ),
-    "huber:delta=0.7": Reference(
-        (-3.25, 0.45, 1e3),
-        _huber,
-        lambda y, u: u * u / 4 + u * y,
-    ),
+    "huber:delta=0.7": Reference((-3.25, 0.45, 1e3), _huber, lambda y, u: u * u / 4 + u * y),
     "pinball:tau=0.9,width=0.25": Reference(
-        (-3.25, 0.0, 1e3),
-        _pinball,
-        lambda y, u: u * u / 8 + u * y,
+        (-3.25, 0.0, 1e3), _pinball, lambda y, u: u * u / 8 + u * y
     ),
     "poisson": Reference(
         (0.0, 3.0, 0.25),
@@ -113,9 +107,7 @@ TABLE = {
         most=300.0,
     ),
     "squared_hinge": Reference(
-        (-1.0, 1.0),
-        _hinge,
-        lambda y, u: max(-y * u, 0.0) ** 2 / 4 - max(-y * u, 0.0),
+        (-1.0, 1.0), _hinge, lambda y, u: max(-y * u, 0.0) ** 2 / 4 - max(-y * u, 0.0)
     ),
 }
 

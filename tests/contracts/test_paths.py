@@ -19,16 +19,7 @@ from fcl.drivers.processes import supervisor
 from fcl.path import regularization_path as paths
 from fcl.run.events import PointDone
 from tests import by_name
-from tests.path.conftest import (
-    Killed,
-    N,
-    OneProcess,
-    bits,
-    confirm_points,
-    rows,
-    split,
-    train_path,
-)
+from tests.path.conftest import Killed, N, OneProcess, bits, confirm_points, rows, split, train_path
 
 RANDOM = np.random.default_rng(5)
 WEIGHTS = RANDOM.uniform(0.5, 2.0, N)

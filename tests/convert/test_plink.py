@@ -145,11 +145,7 @@ CASES = [1, 2, 0, -9, 2, 1], [1, 2, None, None, 2, 1], "1 = control, 2 = case"
 TRAIT = [1.5, 2, 0, -9, "NA", -1], [1.5, 2, 0, None, None, -1], "a trait"
 COUNTS = [3, 2, 0, -9, 1, 1], [3, 2, 0, None, 1, 1], "a trait"
 #: Columns of names, and the names in them of a sample and its family.
-KEYS = {
-    "iid": ("IID", "s{0}"),
-    "fid": ("#FID\tIID", "f{1}\ts{0}"),
-    "joined": ("name", "f{1}_s{0}"),
-}
+KEYS = {"iid": ("IID", "s{0}"), "fid": ("#FID\tIID", "f{1}\ts{0}"), "joined": ("name", "f{1}_s{0}")}
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.data import (
-    NumericReader,
-    SequenceReader,
-    SparseRowReader,
-    SparseRows,
-    sparse,
-)
+from fcl.data import NumericReader, SequenceReader, SparseRowReader, SparseRows, sparse
 from fcl.data.memory import MemoryReader
 from fcl.data.numeric import check_finite, float_dtype
 from fcl.data.sparse import from_matrix

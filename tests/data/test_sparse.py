@@ -231,13 +231,7 @@ def test_fingerprint_of_the_values_alone(monkeypatch):
     moved.indices[0] += 1
     assert moved.indices[0] < moved.indices[1]
     wider = scipy.sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), (500, 24))
-    different = [
-        changed,
-        moved,
-        wider,
-        matrix.astype(np.float64),
-        matrix.toarray(),
-    ]
+    different = [changed, moved, wider, matrix.astype(np.float64), matrix.toarray()]
     prints = {open_data(m, y=None).fingerprint() for m in different}
     assert len(prints | {expected}) == 6
 

@@ -61,8 +61,7 @@ def problem_of(loss: str, mixed: float = 0.0, intercept: bool = True, rho: float
 # of pinball, whose curvature jumps most, the judge's polish does not reach 1e-10 beside covariates
 @pytest.mark.parametrize("loss", [loss for loss in ALL_LOSSES if not loss.startswith("pinball")])
 @pytest.mark.parametrize(
-    ("mixed", "intercept", "rho"),
-    [(3.0, True, 1.0), (3.0, False, 1.0), (1.0, True, 0.3)],
+    ("mixed", "intercept", "rho"), [(3.0, True, 1.0), (3.0, False, 1.0), (1.0, True, 0.3)]
 )
 def test_optimum(loss: str, mixed: float, intercept: bool, rho: float) -> None:
     result = train(loss, mixed, intercept=intercept, l1_ratio=rho)

@@ -158,8 +158,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.thin(3)
 @pytest.mark.parametrize(
-    ("job", "changes", "message"),
-    [pytest.param(*case[1:], id=case[0]) for case in CASES],
+    ("job", "changes", "message"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )
 def test_refused(
     job: dict[str, Any], changes: dict[str, Any], message: str, tmp_path: Path

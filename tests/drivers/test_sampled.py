@@ -127,10 +127,7 @@ def test_no_word_of_all_features() -> None:
     scope = f"{n:,} sampled features priced at this point, not over all"
     assert result.certificate.scope_text == scope
     assert result.message.endswith(f"over {scope}; raise max_passes or tol")
-    for lines in (
-        aligned(result.facts()),
-        model_lines(result.model, "a model", 3),
-    ):
+    for lines in (aligned(result.facts()), model_lines(result.model, "a model", 3)):
         text = "\n".join(lines)
         assert f"over {scope}" in text and Scope.FAMILY.value not in text and "C_min" not in text
         assert f"{result.model.family.n_features:,}" not in text

@@ -81,8 +81,7 @@ def judge(
 
 
 @pytest.mark.parametrize(
-    ("l1_ratio", "sparse", "intercept"),
-    [(1.0, True, True), (0.4, False, True), (0.4, True, False)],
+    ("l1_ratio", "sparse", "intercept"), [(1.0, True, True), (0.4, False, True), (0.4, True, False)]
 )
 @pytest.mark.parametrize("loss", LOSSES)
 def test_optimum(loss: str, l1_ratio: float, sparse: bool, intercept: bool) -> None:

@@ -120,9 +120,7 @@ def problems(draw: Any) -> tuple[Problem, dict[int, list[float]], int]:
 @pytest.mark.slow
 @given(problems())
 @examples(60)
-def test_no_bound_is_above_the_optimum(
-    drawn: tuple[Problem, dict[int, list[float]], int],
-) -> None:
+def test_no_bound_is_above_the_optimum(drawn: tuple[Problem, dict[int, list[float]], int]) -> None:
     of, limits, passes = drawn
     data, options = fcl.open_data(of.phi, y=of.y), {"tol": 1e-10, "warn": False, "memory": "1GiB"}
     options |= {"C": of.C, "loss": of.loss, "l1_ratio": of.rho, "intercept": of.intercept}

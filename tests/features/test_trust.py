@@ -76,10 +76,7 @@ def test_the_commands(folder: Path) -> None:
     shown = command("inspect", "m.fcl", *trusted)
     assert shown.returncode == 0 and "halves_of_mine:Halves" in shown.stdout, shown.stderr
     assert (folder / "was_run").exists()
-    for arguments in (
-        ("--resume", "m.fcl.checkpoint"),
-        ("--config", "run.toml", "--out", "n.fcl"),
-    ):
+    for arguments in (("--resume", "m.fcl.checkpoint"), ("--config", "run.toml", "--out", "n.fcl")):
         result = command("train", *arguments, *trusted, "--driver", "inline", "--tol", "1e-4")
         assert result.returncode == 0, result.stderr
     (folder / "run.toml").write_text(toml + 'import = ["halves_of_mine"]\n')

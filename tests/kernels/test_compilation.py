@@ -72,12 +72,7 @@ def run_tests(*names: str, timeout: float, **settings: str) -> None:
 @pytest.mark.timeout(600)
 def test_uncompiled_kernels_pass_the_same_tests(tmp_path: Path) -> None:
     """Numpy checks the bounds of indices, which compiled kernels do not."""
-    run_tests(
-        *FILES,
-        timeout=580,
-        NUMBA_DISABLE_JIT="1",
-        NUMBA_CACHE_DIR=str(tmp_path),
-    )
+    run_tests(*FILES, timeout=580, NUMBA_DISABLE_JIT="1", NUMBA_CACHE_DIR=str(tmp_path))
     assert not list(tmp_path.rglob("*.nbi"))
 
 
@@ -86,12 +81,7 @@ def test_uncompiled_kernels_pass_the_same_tests(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_bounds_checked_kernels_pass_the_same_tests(tmp_path: Path) -> None:
     # a folder of its own: what is found compiled was compiled with checks
-    run_tests(
-        *FILES,
-        timeout=580,
-        NUMBA_BOUNDSCHECK="1",
-        NUMBA_CACHE_DIR=str(tmp_path),
-    )
+    run_tests(*FILES, timeout=580, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
     assert list(tmp_path.rglob("*.nbi"))
 
 

@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checkpoints import rewrite
-from online_eager import (
-    Truncated,
-    chunk_of,
-    dense_point,
-    stream,
-)
+from online_eager import Truncated, chunk_of, dense_point, stream
 
 import fcl
 from fcl.kernels import averaged, online

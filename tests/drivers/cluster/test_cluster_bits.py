@@ -80,10 +80,7 @@ def test_shards_grow_with_the_number_of_blocks(n_blocks: int) -> None:
     assert shard_blocks(n_blocks + 1) >= size
 
 
-@given(
-    st.lists(st.floats(allow_nan=False), min_size=1, max_size=50),
-    st.integers(1, 200),
-)
+@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=50), st.integers(1, 200))
 def test_packed_vectors(levels: list[float], n: int) -> None:
     values = np.resize(np.array(levels), n)
     packed = Packed.of(values)
