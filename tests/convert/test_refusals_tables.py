@@ -34,7 +34,7 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
     "late gap": (f"a,b\n{LATE}1,\n", {}, row(20002, "the column 'b' has no value")),
     "long row": ("a,b\n1,2,3\n", {}, row(2, "expected 2 values, got 3: '1,2,3'")),
     "gap among texts": ("a,b\n1,x\n1,NA\n", {},
-        row(3, "the column 'b' has no value; give --missing mean, which makes it a category, or drop$")),
+        row(3, "the column 'b' has no value; give --missing mean, which makes .* or drop$")),
     "gap in y": ("a,b\n1,2\n1,\n", {"y": "b", "missing": "mean"},
         row(3, "the column 'b' has no value; give --missing-target drop,")),
     "-inf": ("a,b\n1,2\n1,-inf\n", {}, row(3, "the column 'b' is infinite")),
@@ -80,11 +80,14 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
         + "".join(f'r{i % 8},{i or ""},"{i % 7},5",s{i % 9},1/2/2003,{i}\n' for i in range(300))
         + "r300,7,\"1,5\",s1,1/2/2003,x\n",
         {"max_categories": 8},
-        r"^a.csv: 6 columns need an option: \(1\) the column 'id' has more than 8 .*\(2\) row 2 .*: the "
-        r"column 'age' has no value; .*\(3\) the column 'price' .*\(4\) the column 'state' has more .*"
-        r"\(5\) the column 'when' holds dates such as '1/2/2003'.*\(6\) row 302 .*: the column 'q'"),
+        r"^a.csv: 6 columns need an option: \(1\) the column 'id' has more than 8 .* .likewise 1 column: "
+        r"state.; \(2\) row 2 .*: the column 'age' has no value; .*\(3\) the column 'price' .*\(4\) the "
+        r"column 'when' holds dates such as '1/2/2003'.*\(5\) row 302 .*: the column 'q'"),
     "gaps in many columns": ("a,b,c\n1,2,\n3,,4\n,5,6\n", {},
-        row(4, "the column 'a' has no value, like b, c in this or other rows; give --missing mean, for")),
+        row(4, "the column 'a' has no value; .* or drop .likewise 2 columns: b, c.$")),
+    "one fault of many columns": (
+        ",".join(f"x{i}" for i in range(40)) + ",y\n" + "9;5," * 40 + "q;1\n" + "0.5," * 40 + "0.1\n", {},
+        r"'x0' holds .*; correct it, .* .likewise 40 columns: x1, x2, .*, x12 and 28 more.$"),
     "names": ("id,a\n" + "".join(f"r{i},{i}\n" for i in range(200)), {},
         "the column 'id' has another text in each row, such as 'r0'; give --name 'id' if"),
     "late text among dates": ("d,a\n" + "2021-05-18,1\n" * 2000 + "soon,2\n", {},

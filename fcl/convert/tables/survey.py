@@ -30,6 +30,7 @@ from fcl.convert.tables.contract import (
 from fcl.convert.tables.dates import AMBIGUOUS, computed_batches
 from fcl.errors import InputError
 from fcl.types import Ints
+from fcl.units import counted
 
 _COMMA = "--decimal , if commas mark decimals, --thousands , if they separate thousands"
 #: Numbers with marks between thousands, or a comma before decimals, and the options that read them.
@@ -50,8 +51,9 @@ _MARKS = [
 _NAMED_ROWS = 200
 #: Letters of a sequence, and blanks in a text of words, that a message recognises.
 _BASES, _LEAST_WORDS = set("ACGTUNacgtun"), 5
-#: Problems that a message lists.
+#: Problems that a message lists, and in which words problems of one kind differ.
 _MOST_PROBLEMS = 8
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,]*")
 
 
 @dataclass
@@ -171,32 +173,29 @@ class Survey:
 
     def _check_problems(self) -> None:
         """Raise InputError if columns cannot be read as they are, with the problems of all of them."""
-        columns = self.files[0].columns
-        lacking = [column for column in self._lacking if column not in self._problems]
-        if lacking:
-            first = lacking[0]
-            more = "drop, to leave out such rows"
-            if first in self._x:
-                is_text = first in self.selection.texts
-                mean = (
-                    "mean, which makes it a category" if is_text else "mean, for that of the column"
-                )
-                more = f"{mean}, or drop"
-            others = shown_columns([columns[at] for at in lacking[1:]])
-            others = f", like {others} in this or other rows" if others else ""
-            self._problems[first] = (
-                f"{self._lacking[first]}: the column {shown(columns[first])} has no value{others}; give "
-                f"--missing {more}"
+        columns, file = self.files[0].columns, f"{self.files[0].name}: "
+        for column, where in self._lacking.items():
+            what = (
+                f"{where}: the column {shown(columns[column])} has no value; give --missing mean, "
             )
-        problems = [self._problems[column] for column in sorted(self._problems)]
+            self._refuse(column, f"{what}which makes a missing text a category, or drop")
+        alike: dict[str, list[int]] = {}
+        for column in sorted(self._problems):
+            alike.setdefault(_VALUE.sub("", self._problems[column]), []).append(column)
+        problems = []
+        for first, *others in alike.values():
+            names = shown_columns([columns[at] for at in others])
+            likewise = f" (likewise {counted(len(others), 'column')}: {names})" if others else ""
+            problems.append(self._problems[first] + likewise)
         if len(problems) == 1:
             raise InputError(problems[0])
         if problems:
-            file = f"{self.files[0].name}: "
             listed = [text.removeprefix(file) for text in problems[:_MOST_PROBLEMS]]
             numbered = "; ".join(f"({number}) {text}" for number, text in enumerate(listed, 1))
-            rest = f" (the first {_MOST_PROBLEMS} follow)" * (len(problems) > _MOST_PROBLEMS)
-            raise InputError(f"{file}{len(problems):,} columns need an option{rest}: {numbered}")
+            rest = f" (the first {_MOST_PROBLEMS} faults follow)" * (len(problems) > _MOST_PROBLEMS)
+            raise InputError(
+                f"{file}{len(self._problems):,} columns need an option{rest}: {numbered}"
+            )
 
     def _check_names(self) -> None:
         """Refuse a column of text that only names the rows."""
