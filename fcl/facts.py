@@ -6,7 +6,7 @@ show the same facts as lines, as a table and as a list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -40,6 +40,21 @@ def chosen(facts: Iterable[Fact], *names: str) -> list[Fact]:
 def aligned(facts: Iterable[Fact]) -> list[str]:
     """Each fact as a line ``name   text``, with the texts in one column."""
     return [f"{fact.name:<12} {fact.text}" for fact in facts]
+
+
+def table_lines(
+    rows: Sequence[Sequence[str]], left: Collection[int] = (), least: int = 0
+) -> list[str]:
+    """Rows of cells as lines: the columns ``left`` are aligned on the left, others on the right.
+
+    least : characters of a column that is aligned on the right.
+    """
+    columns = []
+    for at, cells in enumerate(zip(*rows, strict=True)):
+        mark, width = ("<", 0) if at in left else (">", least)
+        width = max(width, *map(len, cells))
+        columns.append([f"{cell:{mark}{width}}" for cell in cells])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def rows_html(

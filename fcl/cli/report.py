@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fcl.checks import shortened, shown
-from fcl.facts import LISTED_OUTPUTS, Fact, aligned, whole
+from fcl.facts import LISTED_OUTPUTS, Fact, aligned, table_lines, whole
 from fcl.units import counted, score_text, score_title
 
 if TYPE_CHECKING:
@@ -51,44 +51,32 @@ def strongest_lines(model: Model, top: int) -> list[str]:
 
 
 def _table(rows: Sequence[FeatureRow | OutputFeature]) -> list[str]:
-    if not rows:
-        return []
-    words = [shortened(row.feature) for row in rows]
-    width = max(map(len, words))
-    lines = [f"{'weight':>12}  {'feature':<{width}}  {'rows':>12}"]
-    lines += [
-        f"{row.weight:>+12.5g}  {text:<{width}}  {row.support:>12,}"
-        for row, text in zip(rows, words, strict=True)
-    ]
-    return [line.rstrip() for line in lines]
+    cells = [[f"{row.weight:+.5g}", shortened(row.feature), f"{row.support:,}"] for row in rows]
+    return table_lines([["weight", "feature", "rows"], *cells], [1], 12) if rows else []
 
 
 def covariate_lines(model: Model) -> list[str]:
     """A table of the unpenalised covariates, after an empty line; nothing without covariates."""
-    rows, head = model.covariate_rows, "covariate, not penalised"
-    if not rows:
-        return []
-    if rows[0][1] is None:  # one output
-        lines = [f"{value:>+12.5g}  {shortened(name)}" for name, _, value in rows]
-        return ["", f"{'coefficient':>12}  {head}", *lines]
-    texts = [shortened(shown(whole(output))) for _, output, _ in rows]
-    width = max(map(len, [model.noun, *texts]))
-    lines = [
-        f"{value:>+12.5g}  {text:<{width}}  {shortened(name)}"
-        for (name, _, value), text in zip(rows, texts, strict=True)
+    cells = [["coefficient", model.noun, "covariate, not penalised"]]
+    cells += [
+        [f"{value:+.5g}", shortened(shown(whole(output))), shortened(name)]
+        for name, output, value in model.covariate_rows
     ]
-    return ["", f"{'coefficient':>12}  {model.noun:<{width}}  {head}", *lines]
+    if model.n_outputs == 1:
+        cells = [[first, last] for first, _, last in cells]
+    return ["", *table_lines(cells, [1, 2], 12)] if len(cells) > 1 else []
 
 
 def certify_lines(found: Optimality, model: str, notes: Sequence[Fact]) -> list[str]:
     own = Fact("model", f"{model}, {counted(found.n_active, 'active feature')}")
     lines = aligned([own, *found.facts(), *notes])
-    if found.violators:
-        lines += ["strongest violators:", f"{'|C g|':>12}  {'weight':>12}  feature"]
-    for row in found.violators:
-        lines.append(
-            f"{row.slope:>12.5g}  {_weight_text(row.weight):>12}  {shortened(row.feature)}"
-        )
+    cells = [
+        [f"{row.slope:.5g}", _weight_text(row.weight), shortened(row.feature)]
+        for row in found.violators
+    ]
+    if cells:
+        table = table_lines([["|C g|", "weight", "feature"], *cells], [2], 12)
+        lines += ["strongest violators:", *table]
     return lines
 
 
@@ -162,7 +150,7 @@ def _outer_lines(outer: OuterScores) -> list[str]:
     ]
     mean = f"{score_title(outer.metric)} {score_text(outer.mean)}{_error(outer.se)}"
     return [
-        *_columns([head, *cells]),
+        *table_lines([head, *cells]),
         f"mean over the outer folds, each with its own choice of C: {mean}",
     ]
 
@@ -171,17 +159,8 @@ def _error(se: float) -> str:
     return "" if math.isnan(se) else f" (SE {se:.2g})"
 
 
-def _columns(rows: list[list[str]]) -> list[str]:
-    """Rows of cells as lines, aligned on the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
-
-
 def _points(path: PathResult) -> list[str]:
     """The points as a table; * marks the chosen one."""
     cells = path.point_cells()
     cells[path.chosen.number + 1][0] = f"* {path.chosen.number + 1}"
-    return _columns(cells)
+    return table_lines(cells)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fcl.checks import shortened
 from fcl.cli.common import printable
-from fcl.facts import Fact, aligned
+from fcl.facts import Fact, aligned, table_lines
 from fcl.model.outputs import column_heads, output_names
 from fcl.stagewise.describe import feature_text, place_of, strongest
 
@@ -23,8 +23,8 @@ def model_lines(model: StagewiseModel, path: str, top: int) -> list[str]:
     names = output_names(model)
     for name, rows in zip(names, strongest(model, top), strict=False):
         output = f", {model.noun} {shortened(name)}".rstrip() if len(names) > 1 else ""
-        lines += ["", f"{'weight':>12}  feature{output}"]
-        lines += [f"{weight:>+12.5g}  {shortened(text)}" for text, weight in rows]
+        cells = [[f"{weight:+.5g}", shortened(text)] for text, weight in rows]
+        lines += ["", *table_lines([["weight", f"feature{output}"], *cells], [1], 12)]
     return lines
 
 
@@ -44,10 +44,11 @@ def _history_lines(model: StagewiseModel, top: int) -> list[str]:
     """The last visits of blocks, as many as ``top``."""
     columns = ["loss", "error", "valid_loss", "valid_error", "seconds"]
     shown = model.history[len(model.history) - min(top, len(model.history)) :]
-    places = ["", *(place_of(model, row["number"]) for row in shown)]
-    width = max(map(len, places))
-    lines = [" " * width + "".join(f"  {name:>12}" for name in columns)]
-    for where, row in zip(places[1:], shown, strict=True):
-        cells = ["" if row[name] is None else f"{row[name]:.5g}" for name in columns]
-        lines.append(f"{where:>{width}}" + "".join(f"  {cell:>12}" for cell in cells))
-    return lines if top else []
+    rows = [
+        [
+            place_of(model, row["number"]),
+            *("" if row[name] is None else f"{row[name]:.5g}" for name in columns),
+        ]
+        for row in shown
+    ]
+    return table_lines([["", *columns], *rows], least=12) if rows else []
