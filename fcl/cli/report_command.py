@@ -45,9 +45,9 @@ def command(ctx: click.Context, /, model: str, out: str, **options: Any) -> int:
     converted in a temporary folder beside OUT, which is removed.
     """
     from fcl.report.export import write_files
-    from fcl.report.extras import check_extras
+    from fcl.report.figures import check_packages
 
-    check_extras()
+    check_packages()
     overwrite = options["overwrite"]
     inputs = {"model": model, "data": options["data"], "names": options["names"]}
     outputs = OutputFiles(overwrite, **inputs)

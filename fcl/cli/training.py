@@ -99,9 +99,9 @@ class TrainSteps(LearnSteps):
 
     def more_outputs(self) -> Iterable[tuple[Any, ...]]:
         if self.options["report"] is not None:
-            from fcl.report.extras import check_extras
+            from fcl.report.figures import check_packages
 
-            check_extras()
+            check_packages()
         yield "--report", self.options["report"], "report"
 
     def open(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource
 from fcl.convert.files import InputFile
 from fcl.convert.labels import HEADER, HeaderPattern, NameTable, TextColumn
-from fcl.convert.letters import Codes, SequenceSource
+from fcl.convert.letters import Codes, SequenceSource, select
 from fcl.convert.records import RecordPiece, pieces
 from fcl.errors import InputError
 from fcl.types import Ints
@@ -195,7 +195,7 @@ class _Lookup:
     def column(self, places: np.ndarray, batch: _Batch, records: Ints) -> Column:
         """The values at these places, which belong to these records of a batch."""
         if self.table is not None:
-            return self.table.take(places)
+            return select(self.table.column, places)
         found = [self._found[i] for i in places]
         return self._column.encode(found, lambda i: batch.where(int(records[i])))
 

@@ -248,12 +248,6 @@ class NameTable:
         """The rows of the table of these names; -1 for a name that it lacks."""
         return np.array([self.rows.get(name, -1) for name in names], np.int64)
 
-    def take(self, rows: np.ndarray) -> Column:
-        """The values of rows of the table."""
-        if isinstance(self.column, Categorical):
-            return Categorical(self.column.codes[rows], self.column.categories)
-        return self.column[rows]
-
 
 def _lines(content: str) -> Iterator[tuple[int, str]]:
     """The lines that are not empty, with their numbers from 1; a list of them would take memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fcl.checks import shortened
-from fcl.errors import InputError
+from fcl.extras import import_extra
 from fcl.model.effects import Effect
 
 if TYPE_CHECKING:
@@ -58,11 +58,7 @@ class OutputFeature(NamedTuple):
 
 def import_pandas() -> Any:
     """The module pandas; raises InputError if it is not installed."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise InputError("a data frame needs pandas; install it: pip install pandas") from error
-    return pandas
+    return import_extra("a data frame needs", "pandas", "pandas")
 
 
 def features_frame(

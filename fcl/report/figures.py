@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fcl.checks import shortened
+from fcl.extras import import_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,6 +67,11 @@ _REFERENCE = re.compile(r'url\(#([^)"]+)\)|href="#([^"]+)"')
 _IDENTIFIER = re.compile(r' id="([^"]*)"')
 _SIZE = {name: re.compile(rf'<svg[^>]* {name}="([\d.]+)pt"') for name in ("width", "height")}
 _LONG_NUMBER = re.compile(r"(?<=\d)\.(\d{2})\d+(?=[ \"\n,)])")
+
+
+def check_packages() -> None:
+    """Import the packages of the extra ``report``; raises InputError if one is missing."""
+    import_extra("a report needs", "'fcl[report]'", "matplotlib", "jinja2")
 
 
 class Drawing:

@@ -15,7 +15,7 @@ from fcl.errors import InputError
 from fcl.model import Model, load_model
 from fcl.report.contract import Context, Section
 from fcl.report.export import data_files, plot_files
-from fcl.report.extras import check_extras
+from fcl.report.figures import check_packages
 from fcl.report.measured import measure
 from fcl.report.page import render
 from fcl.report.sections import sections
@@ -65,7 +65,7 @@ def make_report(
     Raises InputError: matplotlib or jinja2 is missing; the file is not a model; the rows do not fit the
         model; or there are fewer names than columns.
     """
-    check_extras()
+    check_packages()
     model = load_model(path, trusted)
     checksum = _checksum(path)
     if names is not None and data is not None and len(names) != _width(data):

@@ -67,7 +67,7 @@ CASES: list[tuple[str, Callable[[], object], str]] = [
     ("groups", lambda: Groups(np.arange(3), 4), r"groups: expected 4, one for each row, got \(3,\)"),
     ("report names", lambda: make_report("kmers.fcl", kmers(), names=["a", "b"]),
      "expected 12 names, one for each column .* got 2"),
-    ("report, no matplotlib", without_matplotlib, r"needs matplotlib; .* pip install 'fcl\[report\]'"),
+    ("report, no matplotlib", without_matplotlib, r"needs matplotlib .*: pip install 'fcl\[report\]'"),
     ("report groups", lambda: make_report("classes.fcl", classes(), groups=np.arange(5)),
      r"groups: expected 260, one for each row, got \(5,\)"),
     ("report a class",

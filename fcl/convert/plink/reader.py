@@ -12,21 +12,17 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import (
-    Budget,
-    Categorical,
-    Column,
-    ConvertedRows,
-    ConvertSource,
-    OutputLayout,
-)
+from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource, OutputLayout
 from fcl.convert.files import InputFile
+from fcl.convert.labels import Categories
+from fcl.convert.letters import select
 from fcl.convert.plink.like import PlinkColumns, training_variants
 from fcl.convert.plink.samples import named_samples, read_covariates, read_phenotype
 from fcl.convert.plink.trio import Trio
 from fcl.convert.reference import Reference
 from fcl.data.columns import DIPLOID
 from fcl.errors import InputError
+from fcl.extras import import_extra
 from fcl.units import counted
 
 #: The part of the budget that a tile or a band may take.
@@ -130,12 +126,11 @@ class _PlinkSource(ConvertSource):
         self._genotypes = self._transpose(budget)
         imputes = self._n_missing > 0 and options.missing == "mean"
         self._dtype = np.dtype(np.float32 if imputes else np.uint8)
-        self._families = list(dict.fromkeys(trio.samples.family))
-        codes = {name: at for at, name in enumerate(self._families)}
-        self._obs: dict[str, np.ndarray] = {
+        self._obs: dict[str, Column] = {
             "name": np.array(trio.samples.names, np.dtypes.StringDType()),
-            "family": np.array([codes[name] for name in trio.samples.family], np.int32),
+            "family": Categories().encode(trio.samples.family),
             "sex": trio.samples.sex,
+            **self._covariates,
         }
         self.notes.append("genotypes: copies of the allele A1 (column 5 of the .bim file)")
         if imputes:
@@ -272,13 +267,7 @@ class _PlinkSource(ConvertSource):
             x, samples = codes[keep], samples[keep]
         elif missing.any():
             x = np.where(missing, self._means, codes)
-        obs: dict[str, Column] = {name: values[samples] for name, values in self._obs.items()}
-        obs["family"] = Categorical(self._obs["family"][samples], self._families)
-        for name, column in self._covariates.items():
-            if isinstance(column, Categorical):
-                obs[name] = Categorical(column.codes[samples], column.categories)
-            else:
-                obs[name] = column[samples]
+        obs = {name: select(column, samples) for name, column in self._obs.items()}
         return ConvertedRows(x.astype(self._dtype), samples, self._target(samples), None, obs)
 
     def _target(self, samples: np.ndarray) -> np.ndarray | None:
@@ -289,10 +278,4 @@ class _PlinkSource(ConvertSource):
 
 
 def _import_bed_reader() -> Any:
-    try:
-        from bed_reader import open_bed
-    except ImportError as error:
-        raise InputError(
-            f"PLINK files need bed-reader ({error}); install it: pip install 'fcl[plink]'"
-        ) from error
-    return open_bed
+    return import_extra("PLINK files need", "'fcl[plink]'", "bed_reader").open_bed

@@ -13,7 +13,7 @@ import numpy as np
 
 from fcl.checks import shortened
 from fcl.convert.rereading import RereadableFile
-from fcl.errors import InputError
+from fcl.extras import import_extra
 
 #: Texts that mean that there is no value.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
@@ -175,13 +175,7 @@ class TableFile(ABC):
 
 def import_pyarrow() -> Any:
     """The module pyarrow; raises InputError if it is not installed."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise InputError(
-            f"CSV and Parquet need pyarrow ({error}); install it: pip install 'fcl[tables]'"
-        ) from error
-    return pyarrow
+    return import_extra("CSV and Parquet need", "'fcl[tables]'", "pyarrow")
 
 
 def floats_of(column: Any) -> np.ndarray:
