@@ -188,6 +188,8 @@ def _converted_data(
         if kind in ("groups", "folds") and named.get("groups") in (None, column):
             named["groups"] = column
             changed[name] = f"{kind}:obs/group"
+    if str(named.get("covariates")).startswith("obs/"):  # arrays of the converted rows, not a table
+        del named["covariates"]
     inputs = [options["data"], *filter(None, [named.pop("negatives", None)])]
     changed["data"] = _convert(inputs, ".data.zarr", named, options)
     if "y" not in (group := _group(changed["data"])):
@@ -197,7 +199,7 @@ def _converted_data(
         raise InputError(f"{options['data']} has no target; give {how}")
     if options["weights"] is not None:
         changed["weights"] = "weights"
-    if options.get("covariates") is not None:
+    if "covariates" in named:
         known = group.attrs["fcl"]
         changed["covariates"] = ",".join(f"obs/{name}" for name in known["covariates"])
     return changed

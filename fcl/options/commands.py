@@ -99,8 +99,8 @@ DATA = (
     _array(
         "covariates",
         help="Arrays in DATA and DATA2, separated by commas, whose coefficients are not penalised; "
-        "categories become columns of 0 and 1; for PLINK files a table by FID and IID, as plink --covar "
-        "reads it.",
+        "categories become columns of 0 and 1; for PLINK files obs/sex, or a table by FID and IID, as "
+        "plink --covar reads it.",
         commands=(TRAIN,),
         metavar="NAMES",
     ),

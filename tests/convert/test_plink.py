@@ -14,6 +14,7 @@ from converted import converted, refusal, saved
 import fcl
 from fcl.cli.inspect import command as inspect
 from fcl.cli.predict import command
+from fcl.cli.train import command as train
 from fcl.convert import run
 from fcl.convert.contract import Budget
 from fcl.convert.plink import reader
@@ -224,6 +225,9 @@ def test_covariates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["m.fcl", "geno.bed", "--covariates", "c.txt", "--explain", "2", "--out", "t.tsv"]
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 2 and "--explain: the model has covariates" in result.stderr
+    given = ["--y", "p.txt:t", "--loss", "squared", "--C", "1", "--covariates", "obs/sex"]
+    CliRunner().invoke(train, ["geno.bed", *given, "--out", "sex.fcl"], catch_exceptions=False)
+    assert fcl.load_model("sex.fcl").covariate_names == ["obs/sex"]
 
     def table(*options: str) -> list[list[str]]:
         result = CliRunner().invoke(inspect, ["m.fcl", "--tsv", "w", "--overwrite", *options])
