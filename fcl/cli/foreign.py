@@ -119,6 +119,10 @@ def rows_of_report(
         _refuse_file_options(given & {*names, "memory"}, data)
         yield dict(options)
         return
+    target = model.column_record.reading.get("y", options["y"])
+    if format in _WITH_TARGET and "y" not in given and target != options["y"]:
+        messages.note(f"{data}: the target is the column {target}, as in training (--y)")
+        options = {**options, "y": target}
     named = _reading(format, options, given, names)
     if options["groups"] is not None:
         named["groups"] = options["groups"]

@@ -137,7 +137,7 @@ class ColumnRecord:
     filled : mapping of str to int, numbers of missing values that were filled in with these means.
     categories : mapping of str to sequence of str, columns of a table that are one-hot, and their
         categories as they are spelled in ``names``, whose form is ``COLUMN=CATEGORY``.
-    reading : options of ``fcl convert`` by which the table was read, such as ``date_order``.
+    reading : options of ``fcl convert`` by which the table was read, such as ``date_order`` and ``y``.
     numbers : {"float32", "float64"} or None, the dtype as which ``fcl convert`` stored numbers that it
         read as text, or from Parquet; test rows are rounded in the same way.
     offset : name of the array of offsets; None without offsets, or if they have no name.
@@ -358,7 +358,9 @@ def read_record(
         reading={
             name: value
             for name, value in options.items()
-            if name in READ_BY and isinstance(value, str) and (name != "missing" or value == "mean")
+            if isinstance(value, str)
+            and (name != "missing" or value == "mean")
+            and (name in READ_BY or (name == "y" and stored.get("format") != "plink"))
         },
         numbers=numbers if numbers in ("float32", "float64") else None,
     )

@@ -200,7 +200,10 @@ def open_data(
         data.source = _source(path, group, x)
         own = _column_names(container, rows)
         stored = container.attribute("", "fcl") if x == "X" else None  # it is about X
-        data.column_record = read_record(stored, own, rows, data.source, open_columns)
+        record = read_record(stored, own, rows, data.source, open_columns)
+        other_target = not isinstance(y, str) or y != "y"  # than that of the conversion
+        reading = {k: v for k, v in record.reading.items() if k != "y" or not other_target}
+        data.column_record = replace(record, reading=reading)
     names_of_others = [array.name for array in data.covariates or ()]
     data.column_record = replace(data.column_record, offset=offset_name, covariates=names_of_others)
     return data
