@@ -57,6 +57,11 @@ def against_rest(target: np.ndarray, classes: np.ndarray) -> list[np.ndarray]:
     return [target == label for label in (classes[1:] if len(classes) == 2 else classes)]
 
 
+def labels_against_rest(label: Any) -> tuple[str, str]:
+    """The labels of a class against the rest, as its model has them."""
+    return f"not {label}", f"{label}"
+
+
 class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor, Estimator):  # type: ignore[misc]
     """Fits one problem to two classes, to all classes or labels, or to each class against the rest."""
 
@@ -78,17 +83,14 @@ class Classifier(ClassParameters, MetricScorer, ClassifierMixin, ClassPredictor,
             return problems
         classes, same = problems.classes, len(self.models_) == len(problems.targets)
         if same and classes is not None and np.array_equal(self.classes_, classes):
-            models = self.models_
-            if len(models) > 1:
-                models = [replace(model, labels=(False, True)) for model in models]
-            return replace(problems, before=list(models))
+            return replace(problems, before=[*self._models_of_problems()])
         return problems
 
     def _named(self, models: list[Model]) -> list[Model]:
         if len(models) == 1:
             return models
         named = zip(models, self.classes_.tolist(), strict=True)
-        return [replace(model, labels=(f"not {label}", f"{label}")) for model, label in named]
+        return [replace(model, labels=labels_against_rest(label)) for model, label in named]
 
     def _class_problems(
         self, training: Training, options: dict[str, Any], choice: Given | Search

@@ -11,7 +11,13 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from fcl.checks import refusing_unknown
 from fcl.data import regression_target
 from fcl.errors import InputError
-from fcl.estimators.classifier import against_rest, check_classes, found_classes, loss_weights
+from fcl.estimators.classifier import (
+    against_rest,
+    check_classes,
+    found_classes,
+    labels_against_rest,
+    loss_weights,
+)
 from fcl.estimators.online_base import OnlineEstimator
 from fcl.estimators.parameters import OnlineParameters
 from fcl.estimators.predictors import ClassPredictor
@@ -158,7 +164,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, ClassPredictor, Onl
 
     def _labels_of_outputs(self) -> list[Any]:
         classes = self.classes_.tolist()
-        return [tuple(classes)] if len(classes) == 2 else [(False, True)] * len(classes)
+        return [tuple(classes)] if len(classes) == 2 else [*map(labels_against_rest, classes)]
 
     def _targets(self, training: Training) -> list[np.ndarray]:
         """The targets -1 and +1 of each output."""

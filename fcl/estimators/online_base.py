@@ -282,9 +282,8 @@ class OnlineEstimator(FittedPredictor, ABC):
         """
         check_is_fitted(self)
         data = self._data_sets(self._open(X, RowArrays(y, sample_weight, offset), first=False))
-        found = [
-            certify(model, each, **options) for model, each in zip(self.models_, data, strict=True)
-        ]
+        models = self._models_of_problems()
+        found = [certify(model, each, **options) for model, each in zip(models, data, strict=True)]
         return found if len(found) > 1 else found[0]
 
     @property

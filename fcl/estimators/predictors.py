@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,12 @@ class FittedPredictor(RowEstimator):
                 margins[:, first:last] += more
             first = last
         return margins
+
+    def _models_of_problems(self) -> list[Model]:
+        """The models with the labels of their targets: of several, whether a row is of the class."""
+        if len(self.models_) == 1:
+            return list(self.models_)
+        return [replace(model, labels=(False, True)) for model in self.models_]
 
     def _column_names(self) -> list[str] | None:
         """Names of the columns of X, or None if it has none."""

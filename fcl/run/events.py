@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from fcl.plain import plain
@@ -32,9 +32,9 @@ class Event:
     def to_dict(self) -> dict[str, Any]:
         """``{"event": class name, field: value, ...}``, ready for ``json.dumps``."""
         values: dict[str, Any] = {"event": type(self).__name__}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            values[field.name] = value.to_dict() if field.name == "plan" and value else plain(value)
+        for part in fields(self):
+            value = getattr(self, part.name)
+            values[part.name] = value.to_dict() if part.name == "plan" and value else plain(value)
         return values
 
 
@@ -68,8 +68,8 @@ class Started(Event):
         Number of units of work, if it is known: blocks of all visits.
     """
 
-    plan: Any
-    options: Mapping[str, Any]
+    plan: Any = field(repr=False)
+    options: Mapping[str, Any] = field(repr=False)
     n_rows: int
     n_features: int
     C: float | None

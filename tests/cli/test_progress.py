@@ -216,6 +216,7 @@ def test_every_event_has_its_messages() -> None:
         Measured,
     }
     assert events == {type(event) for event, _ in MESSAGES}
+    assert all(len(repr(event)) < 400 and "Plan(" not in repr(event) for event, _ in MESSAGES)
 
 
 def test_signs_of_life_within_a_long_pass(monkeypatch: pytest.MonkeyPatch) -> None:

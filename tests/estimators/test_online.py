@@ -96,6 +96,9 @@ def test_class_weights_are_those_of_the_batch_estimator() -> None:
     assert proof.own_bound <= optimum * (1 + 1e-9) <= proof.objective * (1 + 2e-9)
     several = FCLOnlineClassifier(class_weight="balanced").fit(X, CLASSES)
     assert len(several.certify(X, CLASSES)) == 3
+    assert [own.labels for own in several.models_] == [
+        (f"not {c}", f"{c}") for c in np.unique(CLASSES)
+    ]
 
 
 def test_class_weights_of_a_stream() -> None:
