@@ -86,6 +86,12 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def listed(values: Any, most: int = 5, show: Callable[[Any], str] = shown) -> str:
+    """The first of a sequence of values for a message, and how many more there are."""
+    more = f" and {len(values) - most:,} more" if len(values) > most else ""
+    return ", ".join(map(show, values[:most])) + more
+
+
 def file_kind(path: str | os.PathLike[str]) -> str:
     """Classify an input path: "file", "folder", or "" if nothing is there.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from fcl.checks import shown
+from fcl.checks import listed, shown
 from fcl.convert.genome import Genome
 from fcl.errors import InputError
 from fcl.units import counted
 
 #: Why a record is dropped, with ``--skip-contigs``.
 LACKING = "on a contig that the genome lacks"
-#: Names that a note lists.
+#: Names that a note or a message lists.
 _MOST_NAMES = 8
 
 
@@ -78,11 +78,8 @@ class ContigNames:
             return []
         if len(lacking) == len(self._numbers) and self._first_error is not None:
             raise self._first_error
-        some = ", ".join(map(shown, lacking[:_MOST_NAMES]))
-        more = ", ..." if len(lacking) > _MOST_NAMES else ""
-        return [
-            f"contigs: skipped {counted(len(lacking), 'name')} that the genome lacks: {some}{more}"
-        ]
+        n = counted(len(lacking), "name")
+        return [f"contigs: skipped {n} that the genome lacks: {listed(lacking, _MOST_NAMES)}"]
 
     def _refuse_or_skip(self, name: str, renamed: str, where: str) -> None:
         known = list(self._genome.names)
@@ -111,5 +108,4 @@ def _advice(name: str, renamed: str, known: list[str], file: str) -> str:
     near = difflib.get_close_matches(renamed, known, n=1)
     if near:
         return f"{file} says {name}, genome says {near[0]}: --rename {name}={near[0]}"
-    few = ", ".join(map(shown, known[:8])) + (", ..." if len(known) > 8 else "")
-    return f"it has {few}: is it the right genome? Otherwise give --rename OLD=NEW"
+    return f"it has {listed(known, _MOST_NAMES)}: is it the right genome? Otherwise give --rename OLD=NEW"

@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
-from fcl.checks import shortened, shown
+from fcl.checks import listed, shortened, shown
 from fcl.data.stamps import Stamp
 from fcl.errors import FclError, InputError
 from fcl.memory.allowance import allow
@@ -463,10 +463,9 @@ def no_such_array(container: str, path: str, present: Iterable[str]) -> InputErr
     names = sorted(present)
     by_lower = {name.lower(): name for name in names}
     near = difflib.get_close_matches(path.lower(), list(by_lower), n=1)
-    listed = ", ".join(f'"{name}"' for name in names[:12]) or "no arrays at all"
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    known = listed(names, 12, lambda name: f'"{name}"') or "no arrays at all"
     guess = f'; did you mean "{by_lower[near[0]]}"?' if near else ""
-    return InputError(f'{container} has no array "{path}"; it holds {listed}{more}{guess}')
+    return InputError(f'{container} has no array "{path}"; it holds {known}{guess}')
 
 
 def one_line(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.checks import listed
 from fcl.errors import InputError
 
 
@@ -36,8 +37,8 @@ def split_frame(frame: Any, roles: dict[str, Any]) -> tuple[np.ndarray, list[str
         if not isinstance(name, str):
             continue
         if name not in names and (role, name) != ("y", "y"):
-            few = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-            raise InputError(f"{role}: the data frame has no column {name!r}; it has {few}")
+            known = listed(names, 8, str)
+            raise InputError(f"{role}: the data frame has no column {name!r}; it has {known}")
         found[role] = columns.get(name)
     for name in {name for name in roles.values() if isinstance(name, str)}:
         columns.pop(name, None)

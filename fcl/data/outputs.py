@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import listed
 from fcl.data.targets import Label, regression_target
 from fcl.errors import BudgetError, InputError
 from fcl.types import Floats
@@ -101,10 +102,10 @@ def constant_labels(columns: np.ndarray, name: str, names: Sequence[str] | None)
     ]
     if not found:
         return ""
-    more = f", and {len(found) - _LISTED:,} more" if len(found) > _LISTED else ""
     return (
-        f"{name}: expected training rows with and without each label, but {', '.join(found[:_LISTED])}"
-        f"{more}; nothing can be learnt about these labels: leave their columns out"
+        f"{name}: expected training rows with and without each label, but "
+        f"{listed(found, _LISTED, str)}; nothing can be learnt about these labels: leave their "
+        "columns out"
     )
 
 
@@ -127,12 +128,11 @@ def refuse_rare_classes(codes: Floats, weights: Floats, labels: Sequence[Label],
     sums = np.bincount(codes.astype(np.intp), weights, minlength=len(labels))
     rare = np.flatnonzero((counts < 2) & (sums < 2.0))
     if len(rare):
-        few = ", ".join(repr(labels[k]) for k in rare[:_LISTED])
-        more = f", and {len(rare) - _LISTED:,} more" if len(rare) > _LISTED else ""
+        few = listed(rare, _LISTED, lambda k: repr(labels[k]))
         raise InputError(
             f"{name}: expected at least two training rows of weight above 0 in each class, got "
             f"{counted(int(counts[rare[0]]), 'row')} of class {labels[rare[0]]!r} (classes with fewer "
-            f"than two rows: {few}{more}); add rows, remove these classes, or join them to others"
+            f"than two rows: {few}); add rows, remove these classes, or join them to others"
         )
 
 
@@ -143,11 +143,10 @@ def refuse_absent_classes(codes: np.ndarray, labels: Sequence[Label], name: str)
     """
     absent = np.flatnonzero(np.bincount(codes.astype(np.intp), minlength=len(labels)) == 0)
     if len(absent):
-        few = ", ".join(repr(labels[k]) for k in absent[:_LISTED])
-        more = f", and {len(absent) - _LISTED:,} more" if len(absent) > _LISTED else ""
+        few = listed(absent, _LISTED, lambda k: repr(labels[k]))
         raise InputError(
             f"{name}: expected validation rows of all {len(labels)} classes trained on, got no row of "
-            f"{few}{more}; add such rows, or set aside a share of the training rows (valid_fraction)"
+            f"{few}; add such rows, or set aside a share of the training rows (valid_fraction)"
         )
 
 

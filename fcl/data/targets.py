@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fcl.checks import positive, shown
+from fcl.checks import listed, positive, shown
 from fcl.data.base import fixed_text
 from fcl.errors import InputError
 from fcl.numerals import read_number
@@ -36,7 +36,7 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
             f"{name} holds only one class, {labels[0]!r}, in all {len(values)} rows; two are needed"
         )
     if len(distinct) > 2:
-        few = ", ".join(repr(label) for label in labels) + (", ..." if len(distinct) > 5 else "")
+        few = listed(distinct, show=lambda label: repr(_python_label(label)))
         raise InputError(
             f"{name} holds {len(distinct)} distinct labels ({few}); expected two. For numbers choose "
             "the loss squared, for more classes softmax (--loss), or make the target 1 for one class and "
@@ -159,11 +159,8 @@ def check_class_weight(
     for key, weight in given.items():
         at = next((i for i, label in enumerate(labels) if _is_label(key, label)), None)
         if at is None:
-            listed = " and ".join(map(shown, labels))
-            if len(labels) > 2:
-                listed = ", ".join(map(shown, labels[:5])) + ", ..." * (len(labels) > 5)
             raise InputError(
-                f"class_weight: there is no label {shown(key)}; the labels are {listed}"
+                f"class_weight: there is no label {shown(key)}; the labels are {listed(labels)}"
             )
         if at in found:
             raise InputError(f"class_weight: two weights for the label {labels[at]!r}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from fcl.checks import listed
 from fcl.facts import C_fact, Fact, active_fact
 from fcl.model.certificate import Certificate
 from fcl.model.model import Model
@@ -161,7 +162,7 @@ class Optimality:
 
     def _intercept_text(self) -> str:
         own = self.intercept if isinstance(self.intercept, list) else [self.intercept]
-        text = ", ".join(f"{b:.8g}" for b in own[:20]) + ", ..." * (len(own) > 20)
+        text = listed(own, 20, lambda b: f"{b:.8g}")
         if self.own_objective is None:
             return f"{text} is the best one; the model has none"
         if self.own_objective - self.objective <= 1e-9 * abs(self.objective):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.checks import shortened, shown
+from fcl.checks import listed, shortened, shown
 from fcl.data import DataSet, open_data
 from fcl.data.column_map import ColumnMap, columns_of, mapped_rows
 from fcl.data.columns import (
@@ -182,8 +182,7 @@ def _by_name(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int
     parts += [f"{ignored:,} more ignored"] if ignored and n_given != width else []
     unknown = _unknown_categories(wanted, given)
     if unknown:
-        more = f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else ""
-        parts.append(f"not in the training data: {', '.join(unknown[:5])}{more}")
+        parts.append(f"not in the training data: {listed(unknown, show=str)}")
     found_map = ColumnMap(
         width,
         source,
@@ -282,10 +281,9 @@ def _by_category(
         elif place:
             found[column] = places[kept_name(place)]
     if missing:
-        more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
         raise InputError(
-            f"the model reads the columns {', '.join(map(shown, missing[:5]))}{more}, which the input "
-            "lacks; add them, or name the right file"
+            f"the model reads the columns {listed(missing)}, which the input lacks; add them, or name "
+            "the right file"
         )
     return found
 

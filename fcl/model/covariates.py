@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.checks import listed
 from fcl.data.covariates import CovariateArray
 from fcl.errors import InputError
 from fcl.model.shapes import public
@@ -103,8 +104,7 @@ class CovariateTerm:
             raise InputError(
                 f"{where}: covariate {self.name} is {array.levels[values[row]]!r} in row "
                 f"{rows.start + row}, expected one of the levels in training: "
-                f"{', '.join(map(repr, self.levels[:8]))}"
-                + (", ..." if len(self.levels) > 8 else "")
+                f"{listed(self.levels, 8)}"
             )
         return (at[:, None] == np.arange(1, len(self.levels))).astype(np.float64)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fcl.checks import shortened
+from fcl.checks import listed, shortened
 from fcl.facts import (
     LISTED_OUTPUTS,
     LONGEST_FACT,
@@ -101,9 +100,8 @@ def intercept_fact(model: Model) -> Fact:
     if model.n_outputs == 1:
         return Fact("intercept", f"{values[0]:.10g}", values[0])
     pairs = zip(model.output_labels, values, strict=True)
-    texts = [f"{whole(label)} {b:.6g}" for label, b in islice(pairs, LISTED_OUTPUTS)]
-    more = ", ..." * (model.n_outputs > LISTED_OUTPUTS)
-    return Fact("intercept", ", ".join(texts) + more, values)
+    texts = [f"{whole(label)} {b:.6g}" for label, b in pairs]
+    return Fact("intercept", listed(texts, LISTED_OUTPUTS, str), values)
 
 
 def _rows_fact(model: Model) -> Fact:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.checks import shown
+from fcl.checks import listed, shown
 from fcl.errors import InputError
 from fcl.model.centres import unfolded
 from fcl.model.tasks import Task, find_task
@@ -88,9 +88,8 @@ class LinearModel:
         """The number of an output of :attr:`output_labels`; InputError that lists the outputs."""
         known = self.output_labels
         if output not in known:
-            few = ", ".join(shown(label) for label in known[:5]) + ", ..." * (len(known) > 5)
             raise InputError(
-                f"output: expected one of the {len(known)} outputs of the model ({few}), got "
+                f"output: expected one of the {len(known)} outputs of the model ({listed(known)}), got "
                 f"{shown(output)}"
             )
         return known.index(output)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fcl.checks import shown
+from fcl.checks import listed, shown
 from fcl.facts import Fact, short_fact
 from fcl.features.plain import Columns
 from fcl.files.stagewise import file_version
@@ -76,10 +76,9 @@ def _family(model: StagewiseModel) -> str:
 
 
 def _outputs(model: StagewiseModel) -> str:
-    names = "" if model.labels is None else ", ".join(map(str, model.labels[:_MOST_LABELS]))
-    more = ", ..." * (len(model.labels or ()) > _MOST_LABELS)
+    names = listed(model.labels or (), _MOST_LABELS, str)
     noun = counted(model.n_outputs, model.noun, "classes" if model.noun == "class" else "")
-    return f"{noun}: {names}{more}" if names else noun
+    return f"{noun}: {names}" if names else noun
 
 
 def place(number: int, n_blocks: int, visits_of_round: int = 0) -> str:

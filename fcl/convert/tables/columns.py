@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fcl.checks import shown
+from fcl.checks import listed, shown
 from fcl.convert.reference import Reference
 from fcl.convert.tables.contract import TableFile, shown_columns
 from fcl.errors import InputError
@@ -119,11 +119,7 @@ def find_columns(reference: Reference, table: TableFile) -> list[tuple[str, int,
         else:
             missing.append(name)
     if missing:
-        more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
-        raise InputError(
-            f"{reference.words}: {table.name} has no column for "
-            f"{', '.join(map(shown, missing[:5]))}{more}"
-        )
+        raise InputError(f"{reference.words}: {table.name} has no column for {listed(missing)}")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.checks import shortened
+from fcl.checks import listed, shortened
 from fcl.convert.rereading import RereadableFile
 from fcl.extras import import_extra
 
@@ -202,5 +202,4 @@ def least_rows(n_columns: int) -> int:
 
 def shown_columns(names: Sequence[str]) -> str:
     """Some names of columns, for messages."""
-    some = ", ".join(shortened(name, 40) for name in names[:12])
-    return some + (f" and {len(names) - 12:,} more" if len(names) > 12 else "")
+    return listed(names, 12, lambda name: shortened(name, 40))

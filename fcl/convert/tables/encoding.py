@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fcl.checks import shortened, shown
+from fcl.checks import listed, shortened, shown
 from fcl.convert.reference import Reference
 from fcl.convert.tables.columns import find_columns
 from fcl.convert.tables.contract import TableBatch
@@ -21,10 +21,6 @@ from fcl.units import counted
 #: The name of the category of rows without a value.
 NO_VALUE = "(missing)"
 _TRUE, _FALSE = {"true", "True", "TRUE"}, {"false", "False", "FALSE"}
-
-
-#: Unknown categories that are named.
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -241,15 +237,13 @@ class TableEncoding:
         """Count and name the values without a column in X, in one line; empty if each has a column."""
         if not self.unknown:
             return ""
-        some = ", ".join(
+        some = [
             f"{shortened(column, 40)}={shown(value)} ({count:,})"
-            for (column, value), count in self.unknown.most_common(_MOST_NAMED)
-        )
-        more = len(self.unknown) - _MOST_NAMED
-        some += f" and {more:,} more" if more > 0 else ""
+            for (column, value), count in self.unknown.most_common()
+        ]
         return (
             f"categories: {counted(self.unknown.total(), 'value')} not in {self.reference_words}; "
-            f"columns of 0 stand for them: {some}"
+            f"columns of 0 stand for them: {listed(some, show=str)}"
         )
 
 
