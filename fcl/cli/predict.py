@@ -218,7 +218,11 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
         from fcl.model.scores import write_scores
         from fcl.model.text_output import text_suffix
         from fcl.scoring.cluster import write_score_chunks
-        from fcl.scoring.explained import explained_model, write_explanations
+        from fcl.scoring.explained import (
+            ContributionCells,
+            explained_model,
+            write_explanations,
+        )
         from fcl.scoring.known import KnownColumns, write_known_scores
         from fcl.scoring.stream import ScoreSummary
 
@@ -245,9 +249,8 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
             # as for files of rows, unless the user asked for one score
             name = model.mean_name if known.readers and not alone and kind == "margin" else kind
             score = None if name in ("", "margin") else (name, model.mean)
-            n_rows = write_explanations(
-                explained, data, out, score, top, request.overwrite, keep, known, printable
-            )
+            cells = ContributionCells(explained, top, printable, data)
+            n_rows = write_explanations(cells, data, out, score, request.overwrite, keep, known)
         line = None if collected is None else collected.line()
         return ScoreSummary(n_rows, n_rows, Counter(), line)
 

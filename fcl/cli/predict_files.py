@@ -56,7 +56,7 @@ def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     from fcl.convert.run import open_inputs
     from fcl.model.outputs import table_scores
     from fcl.model.text_output import text_output
-    from fcl.scoring.explained import ExplainedLines, explained_model
+    from fcl.scoring.explained import ContributionCells, ExplainedLines, explained_model
     from fcl.scoring.lines import TableLines
     from fcl.scoring.margins import BlockScorer
     from fcl.scoring.quality import compared
@@ -82,7 +82,8 @@ def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     lines = TableLines(table_scores(model, request.kind))
     if top:
         explained = explained_model(model, options, request.kind)
-        lines = ExplainedLines(explained, table_scores(model), scorer, top, printable)
+        cells = ContributionCells(explained, top, printable)
+        lines = ExplainedLines(cells, table_scores(model), scorer)
     with text_output(request.out, request.overwrite) as file:
         return score_source(
             source,

@@ -21,8 +21,7 @@ from fcl.data.targets import check_class_weight
 from fcl.drivers.choice import chosen_driver, driver_in_words
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.limits import resolved
-from fcl.drivers.pass_plan import plan_pass
-from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan
+from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan, plan_pass
 from fcl.drivers.problem import Problem, make_problem
 from fcl.drivers.rows import (
     Rows,

@@ -20,12 +20,13 @@ from fcl.data.columns import ColumnRecord
 from fcl.drivers.cluster.jobs import executor_for, refuse_processes
 from fcl.drivers.executor import Executor, Needs, RunContext
 from fcl.drivers.job import make_job
+from fcl.drivers.problem import checked_spec
 from fcl.drivers.result import TrainResult
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.choice import AUTO, SEARCHED, Given, Search
 from fcl.estimators.parameters import RENAMED, PathParameters, passed_options, seed_of
 from fcl.estimators.predictors import FittedPredictor
-from fcl.estimators.rows import RowArrays, Training, open_training, resolve_features
+from fcl.estimators.rows import RowArrays, Training, open_training
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_scales
 from fcl.features.standardized import say_divided, uneven_scales
@@ -173,7 +174,7 @@ class Estimator(FittedPredictor, ABC):
         if not isinstance(self.verbose, bool):
             whole("verbose", self.verbose, 0)
         TRAINING["max_time"].check(self.max_time)  # the problems of a fit share it
-        options = {"features": resolve_features(self.features), "loss": self._loss().text}
+        options = {"features": checked_spec(self.features), "loss": self._loss().text}
         for name, option in passed_options(type(self)).items():
             options[option.name] = option.check(getattr(self, name), name)
         TRAINING["driver"].check(self.driver)

@@ -29,6 +29,7 @@ from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import OnlineReporter, OnlineRun, RunPosition
 from fcl.drivers.online.train import end_of_run, model_of
 from fcl.drivers.optimality import Optimality
+from fcl.drivers.problem import checked_spec
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
 from fcl.estimators.parameters import seed_of
@@ -38,7 +39,6 @@ from fcl.estimators.rows import (
     Training,
     is_data_set,
     open_training,
-    resolve_features,
 )
 from fcl.features import Family, bind_features, spell_features
 from fcl.features.hashed import hashed_family
@@ -83,7 +83,7 @@ class OnlineEstimator(FittedPredictor, ABC):
 
     def _open(self, X: Any, given: RowArrays, first: bool) -> Training:
         """Open the rows; after the first call they must have the columns of the earlier ones."""
-        spec = resolve_features(self.features)
+        spec = checked_spec(self.features)
         probe = self if first else clone(self)
         training = open_training(probe, spec, X, given, numeric=self._numeric)
         data = training.data
@@ -119,7 +119,7 @@ class OnlineEstimator(FittedPredictor, ABC):
     def _begin(self, training: Training, rows: Sequence[Rows]) -> None:
         """Make a learner for each output; ``rows`` differ in their targets alone."""
         options, running = self._given = self._options()
-        spec, train = resolve_features(self.features), rows[0]
+        spec, train = checked_spec(self.features), rows[0]
         self._family: Family = bind_features(spec, training.data.rows, train.keep)
         if self.hash_bits is not None:
             self._family = hashed_family(self._family, self.hash_bits, training.data.rows)

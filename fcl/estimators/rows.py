@@ -19,8 +19,9 @@ from fcl.data import DataSet, SequenceReader, check_weights, open_data
 from fcl.data.base import check_none_missing, fixed_text
 from fcl.data.frame import check_numeric, is_frame
 from fcl.data.sparse import check_matrix
+from fcl.drivers.problem import checked_spec
 from fcl.errors import InputError
-from fcl.features import Bag, Concat, Family, Generator, Spec, parse_features
+from fcl.features import Bag, Concat, Family, Generator, Spec
 from fcl.features.bag import BagFamily
 from fcl.features.concat.family import ConcatFamily
 
@@ -85,17 +86,6 @@ class Training:
         return self.target if self.weights is None else self.target[self.weights > 0.0]
 
 
-def resolve_features(features: Any) -> Spec:
-    """The family that the parameter ``features`` names; raises InputError for anything else."""
-    spec = parse_features(features) if isinstance(features, str) else features
-    if not isinstance(spec, Spec):
-        raise InputError(
-            "features must be a family such as Kmers or a Generator, or its text such as 'columns' or "
-            f"'kmers:d=8', got {features!r}"
-        )
-    return spec
-
-
 def takes_sequences(features: Spec | Family) -> bool:
     """Whether the rows of a family are windows of letters."""
     if isinstance(features, Concat):
@@ -112,7 +102,7 @@ class RowEstimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         try:
-            sequences = takes_sequences(resolve_features(self.features))
+            sequences = takes_sequences(checked_spec(self.features))
         except InputError:  # fit reports it
             sequences = False
         tags.input_tags.sparse = not sequences

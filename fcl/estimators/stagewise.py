@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import flag, refusing_unknown, share_or_0
+from fcl.drivers.problem import checked_spec
 from fcl.errors import InputError
 from fcl.estimators.base import check_jobs, n_cores
 from fcl.estimators.classifier import check_classes
@@ -20,7 +21,6 @@ from fcl.estimators.rows import (
     Training,
     open_rows,
     open_training,
-    resolve_features,
 )
 from fcl.features import Spec
 from fcl.model.shapes import public
@@ -71,7 +71,7 @@ class _Stagewise(RowEstimator):
         InputError
             Parameters, data or targets are unusable.
         """
-        settings, spec = self._settings(), resolve_features(self.features)
+        settings, spec = self._settings(), checked_spec(self.features)
         given = RowArrays(y, sample_weight, offset)
         training = open_training(self, spec, X, given, numeric=not self._classifies)
         if self._classifies:

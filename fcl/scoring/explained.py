@@ -58,6 +58,7 @@ class ContributionCells:
         show: Callable[[str], str],
         data: DataSet | None = None,
     ) -> None:
+        self.output, self.top = output, top
         self._top = min(top, len(output.ids))
         self._words = cache(lambda index: show(output.feature_text(index)))
         self._added = [
@@ -84,29 +85,26 @@ class ContributionCells:
 
 
 def write_explanations(
-    output: ExplainedOutput,
+    cells: ContributionCells,
     data: DataSet,
     out: str,
     score: tuple[str, Callable[[Floats], Floats]] | None,
-    top: int,
     overwrite: bool,
     on_margins: OnMargins,
     known: KnownColumns,
-    show: Callable[[str], str],
 ) -> int:
     """Write one line for each row to a .tsv file; returns the number of rows.
 
     The columns are those of ``known``, the score, the margin, and the parts of the margin, which is their
     sum.
 
+    cells : for these data.
     score : the name of a score beside the margin, and what makes it from margins.
-    top, show : as for :class:`ContributionCells`.
     """
-    cells = ContributionCells(output, top, show, data)
     names = [*known.names(), *([] if score is None else [score[0]]), "margin", *cells.names()]
     n_rows, head = 0, "\t".join(names) + "\n"
     with text_output(out, overwrite) as file:
-        for rows in iter_explanations(output, data, top):
+        for rows in iter_explanations(cells.output, data, cells.top):
             scores = [] if score is None else [score[1](rows.margins)]
             columns = (
                 [f"{number:.17g}" for number in column.tolist()]
@@ -129,16 +127,10 @@ class ExplainedLines(TableLines):
 
     scores : of the whole model.
     scorer : of the whole model, with which the rows are scored.
-    top, show : as for :class:`ContributionCells`.
     """
 
     def __init__(
-        self,
-        output: ExplainedOutput,
-        scores: Sequence[Scores],
-        scorer: BlockScorer,
-        top: int,
-        show: Callable[[str], str],
+        self, cells: ContributionCells, scores: Sequence[Scores], scorer: BlockScorer
     ) -> None:
         super().__init__(scores)
         if scorer.model.covariate_names:
@@ -146,8 +138,7 @@ class ExplainedLines(TableLines):
                 "--explain: the model has covariates, whose part is computed for DATA only; convert the "
                 "files with fcl convert"
             )
-        self._output, self._scorer, self._top = output, scorer, top
-        self._cells = ContributionCells(output, top, show)
+        self._cells, self._scorer = cells, scorer
 
     def head(self, rows: ConvertedRows) -> bytes:
         names = "\t".join(["", *self._cells.names()])
@@ -156,7 +147,7 @@ class ExplainedLines(TableLines):
     def lines(self, rows: ConvertedRows, margins: Floats) -> list[bytes]:
         cells = (
             "\t".join(["", *row])
-            for explained in self._scorer.explanations(self._output, rows.x, self._top)
+            for explained in self._scorer.explanations(self._cells.output, rows.x, self._cells.top)
             for row in self._cells.rows(explained)
         )
         lines = super().lines(rows, margins)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from scipy.special import logsumexp
 
 from fcl import kernels
 from fcl.data import DataSet
-from fcl.drivers.rows import held_out_rows, select_rows, weighted_by_class
+from fcl.drivers.rows import Rows, held_out_rows, select_rows, weighted_by_class
 from fcl.errors import InputError
-from fcl.files.compact import Encoding, refuse_compact, round_weights
+from fcl.files.compact import Encoding, round_weights
 from fcl.model import Certificate, Model
 from fcl.model.columns import record_of
 from fcl.model.explain import iter_values
@@ -22,10 +23,11 @@ from fcl.model.history import History
 from fcl.model.labels import encoded_target
 from fcl.objective import Penalty, stored_penalty
 from fcl.solve.state import is_active
+from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.certify import JointGap
-from fcl.stagewise.compact import compacted_stagewise, feature_squares, training_weights
-from fcl.stagewise.model import StagewiseModel
-from fcl.types import Floats
+from fcl.stagewise.job import training_rows
+from fcl.stagewise.model import MOST_VALUES, StagewiseModel
+from fcl.types import Floats, Ids
 
 #: Relative difference of an objective that is computed again, beyond which the rows are not those of the
 #: certificate.
@@ -140,9 +142,7 @@ class ModelJudge(Judge):
         by_class = options.get("class_weight")
         if by_class is not None:
             rows = weighted_by_class(rows, by_class, model.n_outputs)
-        own = np.zeros(data.n_rows)
-        own[slice(None) if rows.keep is None else rows.keep] = rows.s
-        return own
+        return _of_all_rows(rows, data.n_rows)
 
     def losses(self, y: Floats, margins: Floats) -> Floats:
         if self.model.n_outputs == 1:
@@ -174,31 +174,23 @@ class ModelJudge(Judge):
         certificate = Certificate(
             value, known.bound, gap, math.inf, known.n_priced, known.scope, known.passes
         )
-        return _compacted(self.model, encoding, certificate)
-
-
-def _compacted(model: Model, encoding: Encoding, certificate: Certificate) -> Model:
-    """A model with rounded weights and without the features whose weights all became 0.
-
-    The history stays in the full model. Raises InputError as :func:`round_weights` does, and if the model
-    is compact already.
-    """
-    refuse_compact(model.encoding, "model")
-    weights = round_weights(model.weights, model.ids, encoding.m, encoding.rounding, encoding.seed)
-    kept = is_active(weights)
-    names = model.feature_names
-    if names is not None:
-        names = [names[i] for i in np.flatnonzero(kept).tolist()]
-    return model.with_weights(
-        weights[kept],
-        ids=model.ids[kept],
-        support=model.support[kept],
-        feature_names=names,
-        column_record=record_of(model.family, model.ids[kept], model.column_record),
-        certificate=certificate,
-        history=History(),
-        encoding=encoding,
-    )
+        # without the features whose weights all became 0, and the history, which the full model has
+        model = self.model
+        weights = _rounded(model.weights, model.ids, encoding)
+        kept = is_active(weights)
+        names = model.feature_names
+        if names is not None:
+            names = [names[i] for i in np.flatnonzero(kept).tolist()]
+        return model.with_weights(
+            weights[kept],
+            ids=model.ids[kept],
+            support=model.support[kept],
+            feature_names=names,
+            column_record=record_of(model.family, model.ids[kept], model.column_record),
+            certificate=certificate,
+            history=History(),
+            encoding=encoding,
+        )
 
 
 class StagewiseJudge(Judge):
@@ -220,8 +212,12 @@ class StagewiseJudge(Judge):
         return 0.5 * (K - 1) if link.couples else K * link.lipschitz
 
     def training_weights(self) -> Floats | None:
-        assert self.data is not None
-        return training_weights(self.model, self.data)
+        model, data = self.model, self.data
+        assert data is not None
+        if model.certificate is None:
+            return None
+        rows = training_rows(data, model.settings, numbers=not model.classifies)
+        return _of_all_rows(rows, data.n_rows)
 
     def losses(self, y: Floats, margins: Floats) -> Floats:
         K = self.model.n_outputs
@@ -238,13 +234,40 @@ class StagewiseJudge(Judge):
 
     def row_squares(self) -> Iterator[tuple[int, int, Floats]]:
         assert self.data is not None
-        return feature_squares(self.model, self.data)
+        model, family = self.model, self.model.family
+        last = min(model.n_blocks * model.settings.block, family.n_features)  # that is used
+        height = min(TILE_ROWS, family.most_block_rows())
+        tiles = family.read_rows(self.data.rows, height)
+        for number, (start, stop, raw) in enumerate(tiles):
+            n, block = stop - start, family.block_of(raw)
+            squares, at_once = np.zeros(n), max(1, MOST_VALUES // n)
+            for first in range(0, last, at_once):
+                ids = np.arange(first, min(first + at_once, last))
+                columns = family.columns(ids, block, number, n)
+                squares += np.einsum("ij,ij->i", columns, columns)
+            yield start, stop, squares
 
     def rounded(self, encoding: Encoding, objective: float | None = None) -> StagewiseModel:
-        known, certificate = self.model.certificate, None
-        if known is not None and objective is not None:
+        model, certificate = self.model, None
+        if (known := model.certificate) is not None and objective is not None:
             certificate = JointGap(objective, known.bound, known.n_features)
-        return compacted_stagewise(self.model, encoding, certificate)
+        features = _rounded(
+            model.weights.features, np.arange(len(model.weights.features)), encoding
+        )
+        weights = replace(model.weights, features=features)
+        return replace(model, weights=weights, certificate=certificate, encoding=encoding)
+
+
+def _of_all_rows(rows: Rows, n_rows: int) -> Floats:
+    """The weights of training rows, with 0 for all other rows, float64 (n_rows,)."""
+    own = np.zeros(n_rows)
+    own[slice(None) if rows.keep is None else rows.keep] = rows.s
+    return own
+
+
+def _rounded(weights: Floats, ids: Ids, encoding: Encoding) -> Floats:
+    """Weights as an encoding rounds them; InputError if one is too large for the grid."""
+    return round_weights(weights, ids, encoding.m, encoding.rounding, encoding.seed)
 
 
 def judge_of(model: Any, data: DataSet | None) -> Judge:

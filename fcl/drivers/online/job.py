@@ -11,7 +11,6 @@ import numpy as np
 from fcl.data import DataSet
 from fcl.data.outputs import n_target_columns
 from fcl.data.targets import check_class_weight
-from fcl.drivers.online.grid import grid_for
 from fcl.drivers.problem import Problem, make_problem
 from fcl.drivers.rows import (
     Rows,
@@ -31,6 +30,7 @@ from fcl.memory.ledger import INTERPRETER, LIBRARIES, TARGETS, MemoryPlan, check
 from fcl.objective import find_loss, resolve_C
 from fcl.online.base import PIECE, Learner, Point
 from fcl.online.methods import kind_of, make_learner
+from fcl.online.table import WeightGrid
 from fcl.options import OnlineOptions, OnlineRunOptions
 from fcl.types import Floats
 
@@ -156,6 +156,25 @@ def make_online_job(
         class_weight=by_class,
         plan=plan,
     )
+
+
+def grid_for(family: Family, view: RowLister, rows: Rows, block_rows: int) -> str:
+    """The grid for weights ``q``, by the features of the first block of rows, such as ``q2.13``.
+
+    Raises InputError if all features of these rows are 0.
+    """
+    total, count = 0.0, 0
+    _, _, raw = next(iter(family.read_rows(rows.data.rows, block_rows, rows.keep)))
+    for chunk in view.chunks(raw):
+        values = np.asarray(chunk.values, np.float64)
+        total += float(values @ values)
+        count += int(np.count_nonzero(values))
+    if not count:
+        raise InputError(
+            f"{rows.data.name}: weights q need features other than 0 in the first rows, to find their "
+            "size; name the grid, such as q2.13"
+        )
+    return WeightGrid.fitting(math.sqrt(total / count)).text
 
 
 def block_rows_of(running: OnlineRunOptions, family: Family, train: Rows) -> int:
