@@ -57,14 +57,15 @@ def _table(rows: Sequence[FeatureRow | OutputFeature]) -> list[str]:
 
 def covariate_lines(model: Model) -> list[str]:
     """A table of the unpenalised covariates, after an empty line; nothing without covariates."""
+    rows = model.covariate_rows
     cells = [["coefficient", model.noun, "covariate, not penalised"]]
     cells += [
         [f"{value:+.5g}", shortened(shown(whole(output))), shortened(name)]
-        for name, output, value in model.covariate_rows
+        for name, output, value in rows
     ]
-    if model.n_outputs == 1:
+    if rows and rows[0][1] is None:  # a single output
         cells = [[first, last] for first, _, last in cells]
-    return ["", *table_lines(cells, [1, 2], 12)] if len(cells) > 1 else []
+    return ["", *table_lines(cells, [1, 2], 12)] if rows else []
 
 
 def certify_lines(found: Optimality, model: str, notes: Sequence[Fact]) -> list[str]:

@@ -139,7 +139,7 @@ CASES: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
      r"BudgetError: memory: a budget of 3 MiB is too small; .*--memory \d+MiB"),
     ("class_weight", job, {"class_weight": "even"}, "class_weight must be .* or a dict .*, got 'even'"),
     ("class_weight of no label", job, {"class_weight": {2: 1.0}},
-     r"there is no label 2; the labels are -1\.0 and 1\.0"),
+     r"there is no label 2; the labels are -1\.0, 1\.0"),
     ("class_weight of a name", job, {"class_weight": {"x": 1.0}}, "there is no label 'x'"),
     ("class_weight of 0", job, {"class_weight": {1: 0.0}},
      "class_weight of 1 must be a finite number above 0, got 0"),

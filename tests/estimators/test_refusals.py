@@ -132,7 +132,7 @@ CASES: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
     ("list of class_weight", binary, {"class_weight": [1, 2]},
      r'class_weight must be "balanced" or a dict with a weight for each label, .* got \[1, 2\]'),
     ("class of class_weight", binary, {"class_weight": {7: 1.0}},
-     r"class_weight: there is no label 7; the labels are 0 and 1"),
+     r"class_weight: there is no label 7; the labels are 0, 1"),
     ("class_weight below 0", binary, {"class_weight": {0: -1.0}},
      "class_weight of 0 must be a finite number above 0, got -1"),
     ("random_state", binary, {"random_state": "x"}, "^ValueError: 'x' cannot be used to seed"),
