@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from fcl import kernels
 from fcl.errors import InputError
-from fcl.features.rows import RowChunk
-from fcl.online.base import Learner, Point
+from fcl.online.base import Learner, LearntRows, Point
 from fcl.options import OnlineOptions
 from fcl.types import Floats
 
@@ -122,13 +121,9 @@ class BallLearner(Learner):
             capacity = min(max(least, 2 * len(self._ids)), self.n_features)
             self._ids, self._keys = np.resize(self._ids, capacity), np.resize(self._keys, capacity)
 
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        self._reserve(len(chunk.ids))
-        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
-        done, why = kernels.ball_heap.learn_ball(*given, self.rule, self.batch, self.ball)
-        return int(done), int(why)
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        self._reserve(len(rows.ids))
+        return kernels.ball_heap.learn_ball(*rows, self.rule, self.batch, self.ball)
 
     @property
     def batch(self) -> Any:
@@ -148,27 +143,18 @@ class BallLearner(Learner):
 
     # -- saving --------------------------------------------------------------------------------
 
-    def saved(self) -> dict[str, Any]:
-        """See :meth:`Learner.saved`; the table has the columns of the class's description."""
+    def _held(self) -> tuple[npt.NDArray[np.int64], np.ndarray]:
+        """As of other learners; the table has the columns of the class's description."""
         count = self._count()
         ids = np.concatenate([self._ids[:count], self._free_ids])
         table = np.zeros((len(ids), _OF_HEAP))
         table[:, 0] = np.concatenate([self._keys[:count], self._free])
         table[:count, 1] = np.arange(1, count + 1)
         order = np.argsort(ids)
-        return {
-            "state": self.state.copy(),
-            "passes": self.passes,
-            "ids": ids[order],
-            "table": table[order],
-        }
+        return ids[order], table[order]
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Set the state from :meth:`saved`; raises InputError if it is not of this kind of learner."""
-        ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
-        if not self._fits(ids, table, state):
-            raise self._refused()
-        count = int(state[kernels.ball_heap.COUNT])
+    def _fill(self, ids: npt.NDArray[np.int64], table: np.ndarray) -> None:
+        count = int(np.count_nonzero(table[:, 1]))
         self._place[self._ids[: self._count()]] = -1
         self.state[:] = 0.0  # an empty heap, until it is filled
         self._reserve(count)
@@ -176,33 +162,18 @@ class BallLearner(Learner):
         self._ids[:count], self._keys[:count] = ids[order], table[order, 0]
         self._place[ids[order]] = np.arange(count)
         self._free[:] = table[table[:, 1] == 0.0, 0]
-        self.state[:] = state
-        self.passes = int(saved["passes"])
-
-    def _refused(self) -> InputError:
-        return InputError(
-            f"the saved state is not one of {self.name} over {self.n_features:,} features and these "
-            "penalty factors; resume with the options of the first run"
-        )
+        self.state[kernels.ball_heap.COUNT] = count
 
     def _fits(self, ids: Any, table: Any, state: Any) -> bool:
         """Whether a saved state describes a heap of features, and the free features beside it."""
-        if not (
-            self.is_state(state)
-            and table.shape == (len(ids), _OF_HEAP)
-            and table.dtype == np.float64
-            and ids.dtype.kind in "iu"
-            and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
-            and (np.diff(ids) > 0).all()
-            and np.isfinite(table).all()
-        ):
-            return False
         held = ids[table[:, 1] > 0.0]
         places = np.sort(table[table[:, 1] != 0.0, 1])
         keys = np.abs(table[np.argsort(table[:, 1], kind="stable"), 0])[len(ids) - len(held) :]
         nodes = np.arange(1, len(keys))
         return (
-            state[kernels.ball_heap.COUNT] == len(held)
+            table.dtype == np.float64
+            and bool((np.diff(ids) > 0).all())
+            and state[kernels.ball_heap.COUNT] == len(held)
             and np.array_equal(places, np.arange(1.0, len(held) + 1.0))
             and np.array_equal(ids[table[:, 1] == 0.0], self._free_ids)
             and bool((keys[(nodes - 1) // 4] <= keys[nodes]).all())
@@ -225,7 +196,7 @@ class BatchBallLearner(BallLearner):
         super().__init__(n_features, options, factors)
         self._batch_place = np.full(n_features, -1, np.int32)
         self._batch_ids, self._sums = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY)
-        self._touched = np.zeros(1, np.int64)
+        self._in_batch = np.zeros(1, np.int64)
 
     @classmethod
     def bytes_for(cls, n_features: int, options: OnlineOptions) -> int:
@@ -238,12 +209,12 @@ class BatchBallLearner(BallLearner):
     @property
     def batch(self) -> Any:
         """The incomplete batch for the kernels, of type :class:`fcl.kernels.ball_heap.Batch`."""
-        arrays = (self._batch_place, self._batch_ids, self._sums, self._touched)
+        arrays = (self._batch_place, self._batch_ids, self._sums, self._in_batch)
         return kernels.ball_heap.Batch(self.options.batch, *arrays)
 
     def _reserve(self, entries: int) -> None:
         """Make room for so many entries more in the batch, and in the heap when it takes a step."""
-        touched = int(self._touched[0])
+        touched = int(self._in_batch[0])
         super()._reserve(touched + entries)
         least = min(touched + entries, self.n_features)
         if least > len(self._sums):
@@ -258,42 +229,41 @@ class BatchBallLearner(BallLearner):
 
     # -- saving --------------------------------------------------------------------------------
 
-    def saved(self) -> dict[str, Any]:
-        saved = super().saved()
-        count = int(self._touched[0])
+    def _held(self) -> tuple[npt.NDArray[np.int64], np.ndarray]:
+        of_heap, heap = super()._held()
+        count = int(self._in_batch[0])
         touched = self._batch_ids[:count]
-        ids = np.union1d(saved["ids"], touched)
+        ids = np.union1d(of_heap, touched)
         table = np.zeros((len(ids), self.columns))
-        table[np.searchsorted(ids, saved["ids"]), :_OF_HEAP] = saved["table"]
+        table[np.searchsorted(ids, of_heap), :_OF_HEAP] = heap
         at = np.searchsorted(ids, touched)
         table[at, _OF_HEAP], table[at, _OF_HEAP + 1] = self._sums[:count], np.arange(1, count + 1)
-        return {**saved, "ids": ids, "table": table}
+        return ids, table
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Set the state from :meth:`saved`; raises InputError if it is not of this kind of learner."""
-        ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
-        if table.shape != (len(ids), self.columns) or not np.isfinite(table).all():
-            raise self._refused()
-        places = table[:, _OF_HEAP + 1]
-        touched = np.flatnonzero(places)
+    def _of_heap(self, ids: Any, table: Any) -> npt.NDArray[np.bool_]:
+        """Which rows of a saved table describe the heap or a free feature."""
+        return (table[:, 1] != 0.0) | np.isin(ids, self._free_ids)
+
+    def _fits(self, ids: Any, table: Any, state: Any) -> bool:
+        places, pending = table[:, _OF_HEAP + 1], state[kernels.online.PENDING]
+        touched, of_heap = places[places != 0.0], self._of_heap(ids, table)
+        return (
+            np.array_equal(np.sort(touched), np.arange(1.0, len(touched) + 1.0))
+            and bool((of_heap | (places != 0.0)).all() and (np.diff(ids) > 0).all())
+            and pending % 1.0 == 0.0
+            and (len(touched) == 0 or pending > 0.0)
+            and pending < self.options.batch
+            and super()._fits(ids[of_heap], table[of_heap, :_OF_HEAP], state)
+        )
+
+    def _fill(self, ids: npt.NDArray[np.int64], table: np.ndarray) -> None:
+        of_heap, places = self._of_heap(ids, table), table[:, _OF_HEAP + 1]
+        super()._fill(ids[of_heap], table[of_heap, :_OF_HEAP])
+        self._batch_place[self._batch_ids[: self._in_batch[0]]] = -1
+        self._in_batch[0] = 0
+        touched = np.argsort(places, kind="stable")[np.count_nonzero(places == 0.0) :]
         count = len(touched)
-        of_heap = (table[:, 1] != 0.0) | np.isin(ids, self._free_ids)
-        if not (
-            np.array_equal(np.sort(places[touched]), np.arange(1.0, count + 1.0))
-            and (of_heap | (places != 0.0)).all()
-            and (np.diff(ids) > 0).all()
-            and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
-            and self.is_state(state)
-            and state[kernels.online.PENDING] % 1.0 == 0.0
-            and (count == 0 or state[kernels.online.PENDING] > 0.0)
-            and state[kernels.online.PENDING] < self.options.batch
-        ):
-            raise self._refused()
-        super().restore({**saved, "ids": ids[of_heap], "table": table[of_heap, :_OF_HEAP]})
-        self._batch_place[self._batch_ids[: self._touched[0]]] = -1
-        self._touched[0] = 0
         self._reserve(count)
-        touched = touched[np.argsort(places[touched])]
         self._batch_ids[:count], self._sums[:count] = ids[touched], table[touched, _OF_HEAP]
         self._batch_place[ids[touched]] = np.arange(count)
-        self._touched[0] = count
+        self._in_batch[0] = count

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from fcl import kernels
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.facts import Fact
-from fcl.features.rows import RowChunk
+from fcl.features.rows import CHUNK_IDS, RowChunk
 from fcl.options import OnlineOptions
 from fcl.types import Floats
 
@@ -27,6 +27,24 @@ from fcl.types import Floats
 PIECE = 1 << 22
 #: Ids (int64, increasing) and weights (float64) of the features with a weight, and the intercept.
 Point = tuple[npt.NDArray[np.int64], Floats, float]
+
+
+class LearntRows(NamedTuple):
+    """Rows to learn, as the first arguments of each method's kernel.
+
+    indptr : of the rows of a chunk from some row on.
+    ids, values : of the chunk.
+    y, s, margins : of these rows, as of :meth:`Learner.learn`.
+    loss : of :mod:`fcl.kernels`.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    ids: npt.NDArray[Any]
+    values: npt.NDArray[Any]
+    y: Floats
+    s: Floats
+    margins: Floats
+    loss: Any
 
 
 class Learner(ABC):
@@ -59,6 +77,7 @@ class Learner(ABC):
         self.passes = 0
         #: whether the table has no room for the features of the next row
         self.is_full = False
+        self._beside = np.empty(0)
 
     def new_table(self) -> np.ndarray:
         """The table before the first row."""
@@ -100,17 +119,29 @@ class Learner(ABC):
     # -- learning ------------------------------------------------------------------------------
 
     @abstractmethod
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        """Call the method's kernel; returns what it returns.
-
-        indptr : of the rows of ``chunk`` from some row on.
-        """
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        """Call the method's kernel; returns what it returns."""
 
     @abstractmethod
     def _settle(self, first: int, last: int, out: Floats) -> None:
         """Write the weights of the features ``first`` to ``last`` - 1 to ``out``."""
+
+    def _pieces(self) -> Iterator[slice]:
+        """All features, as many at a time as a call of a kernel takes."""
+        for first in range(0, self.n_features, PIECE):
+            yield slice(first, min(first + PIECE, self.n_features))
+
+    def _settled(self, some: slice) -> Floats:
+        """The weights of a piece."""
+        out = np.empty(some.stop - some.start)
+        self._settle(some.start, some.stop, out)
+        return out
+
+    def _room(self, rows: LearntRows) -> Floats:
+        """Memory for a number for each feature of a row."""
+        if len(rows.ids) > len(self._beside):
+            self._beside = np.empty(max(len(rows.ids), CHUNK_IDS))
+        return self._beside
 
     def learn(self, chunk: RowChunk, y: Floats, s: Floats, margins: Floats) -> int:
         """Learn the rows of a chunk, one after another.
@@ -125,11 +156,11 @@ class Learner(ABC):
             absurdly large, or if the table has no room for its features (:attr:`is_full`). The state is
             then that before this row.
         """
-        at, n = 0, len(chunk)
+        at, n, loss = 0, len(chunk), self.options.kernel_loss
         while at < n:
-            some = chunk.indptr[at:]
-            done, why = self._learn(chunk, some, y[at:], s[at:], margins[at:])
-            at += done
+            own = (y[at:], s[at:], margins[at:], loss)
+            done, why = self._learn(LearntRows(chunk.indptr[at:], chunk.ids, chunk.values, *own))
+            at += int(done)
             if why == kernels.online.DIVERGED:
                 break
             if why == kernels.online.REBASE:
@@ -174,9 +205,7 @@ class Learner(ABC):
                 f"weights: expected a finite weight for each id, got {shown(weights.shape)} for ids of "
                 f"shape {shown(ids.shape)}"
             )
-        if len(ids) and not (
-            ids.dtype.kind in "iu" and 0 <= ids.min() <= ids.max() < self.n_features
-        ):
+        if len(ids) and not self._are_features(ids):
             raise InputError(f"ids: expected integers from 0 to {self.n_features - 1:,}")
         if self.factors is not None and np.isinf(self.factors[ids[weights != 0.0]]).any():
             raise InputError(
@@ -184,6 +213,12 @@ class Learner(ABC):
             )
         self._put(ids, weights)
         self.start_at(intercept)
+
+    def _are_features(self, ids: np.ndarray) -> bool:
+        """Whether all ids, of any dtype, are those of features."""
+        return ids.dtype.kind in "iu" and (
+            not len(ids) or bool(0 <= ids.min() <= ids.max() < self.n_features)
+        )
 
     def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
         """Set the weights of some features before the first row."""
@@ -226,13 +261,11 @@ class Learner(ABC):
     def point(self) -> Point:
         """The features with a weight, their weights and the intercept; changes nothing."""
         ids, weights = [np.empty(0, np.int64)], [np.empty(0)]
-        for first in range(0, self.n_features, PIECE):
-            last = min(first + PIECE, self.n_features)
-            out = np.empty(last - first)
-            self._settle(first, last, out)
-            some = np.flatnonzero(out)
-            ids.append(first + some)
-            weights.append(out[some])
+        for some in self._pieces():
+            out = self._settled(some)
+            kept = np.flatnonzero(out)
+            ids.append(some.start + kept)
+            weights.append(out[kept])
         return np.concatenate(ids), np.concatenate(weights), self.intercept
 
     # -- saving --------------------------------------------------------------------------------
@@ -243,18 +276,24 @@ class Learner(ABC):
         Returns ``state`` (float64), ``passes`` (int), ``ids`` (int64 (k,), the features that were
             touched) and ``table`` ((k, columns), their rows of the table).
         """
-        touched = np.concatenate(
-            [
-                first + np.flatnonzero(self.table[first : first + PIECE].any(axis=1))
-                for first in range(0, self.n_features, PIECE)
-            ]
-        )
-        return {
-            "state": self.state.copy(),
-            "passes": self.passes,
-            "ids": touched,
-            "table": self.table[touched],
-        }
+        ids, table = self._held()
+        return {"state": self.state.copy(), "passes": self.passes, "ids": ids, "table": table}
+
+    def _held(self) -> tuple[npt.NDArray[np.int64], np.ndarray]:
+        """The features that were touched, and their rows of the saved table."""
+        touched = self._touched()
+        return touched, self.table[touched]
+
+    def _touched(self) -> npt.NDArray[np.int64]:
+        """Features of which something is kept, piece by piece: a mask would take a byte for each."""
+        found = [np.empty(0, np.int64)]
+        for some in self._pieces():
+            found.append(some.start + np.flatnonzero(self._is_touched(some)))
+        return np.concatenate(found)
+
+    def _is_touched(self, some: slice) -> npt.NDArray[np.bool_]:
+        """Whether something is kept of each feature of a piece."""
+        return np.any(self.table[some] != 0, axis=1)
 
     def is_state(self, state: np.ndarray) -> bool:
         """Whether a saved array can be ``state``: a whole number of rows, finite sums, none below 0."""
@@ -283,24 +322,29 @@ class Learner(ABC):
     def restore(self, saved: dict[str, Any]) -> None:
         """Set the state from :meth:`saved`; raises InputError if it is not of this kind of learner."""
         ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
-        fits = (
+        if not (
             self.is_state(state)
             and table.shape == (len(ids), self.columns)
-            and table.dtype == self.table.dtype
-            and ids.dtype.kind in "iu"
-            and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
-        )
-        if not fits or not np.isfinite(table).all():
+            and table.dtype.kind == "f"
+            and np.isfinite(table).all()
+            and self._are_features(ids)
+            and self._fits(ids, table, state)
+        ):
             raise InputError(
                 f"the saved state is not one of {self.name} over {self.n_features:,} features with "
-                f"{self.options.weights} weights; resume with the options of the first run"
+                f"{self.options.weights} weights and these penalty factors; resume with the options of "
+                "the first run"
             )
+        self._fill(ids, table)
         self.state[:] = state
         self.passes = int(saved["passes"])
-        self._fill(ids, table)
+
+    def _fits(self, ids: Any, table: Any, state: Any) -> bool:
+        """Whether a saved table of finite floats is one of this learner."""
+        return bool(table.dtype == self.table.dtype)
 
     def _fill(self, ids: npt.NDArray[np.int64], table: np.ndarray) -> None:
-        """Set the table's rows of some features, and the rows of all others to 0."""
+        """Set what is kept of some features from a saved table, and keep nothing of all others."""
         self.table[:] = 0.0
         self.table[ids] = table
 
@@ -317,16 +361,3 @@ def common_factor(factors: Floats | None) -> tuple[float, Floats | None]:
         return 1.0, factors
     rest = None if len(finite) == len(factors) else factors / finite[0]
     return float(finite[0]), rest
-
-
-def settle_in_place(learner: Learner, write: Callable[[slice, Floats], None]) -> float:
-    """Write settled weights piece by piece; returns the median size of those that are not 0, or 0."""
-    sizes = [np.empty(0)]
-    for first in range(0, learner.n_features, PIECE):
-        some = slice(first, min(first + PIECE, learner.n_features))
-        out = np.empty(some.stop - some.start)
-        learner._settle(some.start, some.stop, out)
-        write(some, out)
-        sizes.append(np.abs(out[out != 0.0]))
-    every = np.concatenate(sizes)
-    return float(np.median(every)) if len(every) else math.nan

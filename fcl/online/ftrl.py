@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl import kernels
-from fcl.features.rows import CHUNK_IDS, RowChunk
-from fcl.online.base import Learner
+from fcl.online.base import Learner, LearntRows
 from fcl.online.vectors import VectorLearner, grid_of
 from fcl.options import OnlineOptions
 from fcl.types import Floats
@@ -29,33 +28,15 @@ class Ftrl(Learner):
     def kind_for(cls, options: OnlineOptions) -> type[Learner]:
         return GridFtrl if options.weights.startswith("q") else Ftrl
 
-    def __init__(
-        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
-    ) -> None:
-        super().__init__(n_features, options, factors)
-        self._kept = np.empty(CHUNK_IDS)
-
     @property
     def rule(self) -> kernels.online.FtrlRule:
         """The rule for the kernels."""
         o = self.options
         return kernels.online.FtrlRule(o.rate, o.alpha, o.rho, o.intercept)
 
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        loss, rule, kept = self.options.kernel_loss, self.rule, self._room(chunk)
-        given = (indptr, chunk.ids, chunk.values, y, s, margins)
-        done, why = kernels.online.learn_ftrl(
-            *given, loss, rule, self.factors, kept, self.table, self.state
-        )
-        return int(done), int(why)
-
-    def _room(self, chunk: RowChunk) -> Floats:
-        """Memory for the weights of a row."""
-        if len(chunk.ids) > len(self._kept):
-            self._kept = np.empty(len(chunk.ids))
-        return self._kept
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        own = (self.factors, self._room(rows), self.table, self.state)
+        return kernels.online.learn_ftrl(*rows, self.rule, *own)
 
     def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
         """Set weights as if each had seen one slope of size 1: its proximal term is centred at it."""
@@ -81,13 +62,9 @@ class GridFtrl(VectorLearner, Ftrl):
         assert grid is not None
         return grid.dtype, np.dtype(np.uint16)
 
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
-        own = (self.factors, self._room(chunk), self.weights, self.others, self.state)
-        done, why = kernels.tables.learn_ftrl_grid(*given, self.rule, self.grid_rule, *own)
-        return int(done), int(why)
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        own = (self.factors, self._room(rows), self.weights, self.others, self.state)
+        return kernels.tables.learn_ftrl_grid(*rows, self.rule, self.grid_rule, *own)
 
     def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
         VectorLearner._put(self, ids, -weights)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl import kernels
-from fcl.features.rows import CHUNK_IDS, RowChunk
-from fcl.online.base import Point
+from fcl.online.base import LearntRows, Point
 from fcl.online.truncated import TruncatedGradient
 from fcl.options import OnlineOptions
 from fcl.types import Floats, Ids
@@ -35,7 +32,6 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         super().__init__(n_features, options, factors)
         assert options.most_nonzero is not None
         self._most = min(options.most_nonzero, n_features)
-        self._places = np.empty(CHUNK_IDS, np.int64)
         self._make(np.empty(0, np.int64), self.table[:0], 0)
 
     def new_table(self) -> np.ndarray:
@@ -69,16 +65,16 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         kernels.nonzero.fill(self.keys, self.table, ids, np.ascontiguousarray(rows))
         self._used = len(ids)
 
-    def _room(self) -> int:
+    def _free(self) -> int:
         """Entries that may be added, up to the number of weights that the plan counts."""
         return min(int(FULLEST * len(self.keys)), self._most) - self._used
 
     def _kept(self) -> tuple[Ids, np.ndarray]:
         """Features whose weights are not 0, and their rows of the table, as they are."""
-        entries = np.flatnonzero(self._settled())
+        entries = np.flatnonzero(self._settled_entries())
         return self.keys[entries], self.table[entries]
 
-    def _settled(self) -> Floats:
+    def _settled_entries(self) -> Floats:
         """The weight of each entry."""
         out = np.empty(len(self.keys))
         kernels.nonzero.settle_nonzero(
@@ -86,40 +82,30 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         )
         return out
 
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        if len(chunk.ids) > len(self._places):
-            self._places = np.empty(len(chunk.ids), np.int64)
-        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
-        own = (self.factors, self._places, self._room(), self.keys, self.table, self.state)
-        done, why, added = kernels.nonzero.learn_nonzero(*given, self.rule, *own)
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        places = self._room(rows).view(np.int64)
+        own = (self.factors, places, self._free(), self.keys, self.table, self.state)
+        done, why, added = kernels.nonzero.learn_nonzero(*rows, self.rule, *own)
         self._used += int(added)
         if why == kernels.nonzero.FULL:
-            ids, rows = self._kept()
-            row = chunk.ids[indptr[done] : indptr[done + 1]]
-            self._make(ids, rows, max(len(row), len(ids) // 2))
-            if self._room() < kernels.nonzero.missing(self.keys, row):
+            ids, table = self._kept()
+            row = rows.ids[rows.indptr[done] : rows.indptr[done + 1]]
+            self._make(ids, table, max(len(row), len(ids) // 2))
+            if self._free() < kernels.nonzero.missing(self.keys, row):
                 self.is_full, why = True, kernels.online.DIVERGED  # the rows before are learnt
-        return int(done), int(why)
+        return done, why
 
-    def flush(self) -> None:
-        if not self.state[kernels.online.SHRINK] and self.state[kernels.online.GROWTH] == 1.0:
-            return
-        weights = self._settled()
+    def _settle_in_place(self) -> Floats:
+        weights = self._settled_entries()
         kept = weights != 0.0
         sizes = np.abs(weights[kept])
         rows = np.zeros((len(sizes), self.columns), self.table.dtype)
         rows[:, 0] = weights[kept]
         self._make(self.keys[kept], rows, 0)
-        self.state[kernels.online.SHRINK] = 0.0
-        self.state[kernels.online.GROWTH] = 1.0
-        self.state[kernels.online.LIMIT] = self.limit(
-            float(np.median(sizes)) if len(sizes) else math.nan
-        )
+        return sizes
 
     def point(self) -> Point:
-        weights = self._settled()
+        weights = self._settled_entries()
         entries = np.flatnonzero(weights)
         entries = entries[np.argsort(self.keys[entries])]
         return self.keys[entries], weights[entries], self.intercept
@@ -132,16 +118,11 @@ class NonzeroTruncatedGradient(TruncatedGradient):
 
     # -- saving --------------------------------------------------------------------------------
 
-    def saved(self) -> dict[str, Any]:
-        """As :meth:`Learner.saved`, without features whose weights are 0; a dense table restores it."""
+    def _held(self) -> tuple[Ids, np.ndarray]:
+        """As of other learners, without features whose weights are 0; a dense table restores it."""
         ids, rows = self._kept()
         order = np.argsort(ids)
-        return {
-            "state": self.state.copy(),
-            "passes": self.passes,
-            "ids": ids[order],
-            "table": rows[order],
-        }
+        return ids[order], rows[order]
 
     def _fill(self, ids: Ids, table: np.ndarray) -> None:
         some = table[:, 0] != 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ import numpy.typing as npt
 from fcl import kernels
 from fcl.errors import InputError
 from fcl.facts import Fact
-from fcl.features.rows import RowChunk
-from fcl.online.base import PIECE
+from fcl.online.base import LearntRows
 from fcl.online.table import morris
 from fcl.online.vectors import VectorLearner, grid_of
 from fcl.options import OnlineOptions
@@ -35,14 +35,6 @@ class Ogd(VectorLearner):
     """
 
     name = "ogd"
-
-    def __init__(
-        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
-    ) -> None:
-        super().__init__(n_features, options, factors)
-        self._up, self._events = np.empty(0, np.uint64), np.empty(0)
-        if self.grid is not None:
-            self._up, self._events = morris()
 
     @classmethod
     def kinds(cls, options: OnlineOptions) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
@@ -67,6 +59,11 @@ class Ogd(VectorLearner):
             )
         if grid is not None and options.max_weight is not None:
             grid.steps_of(options.max_weight)
+
+    @cached_property
+    def _counters(self) -> tuple[npt.NDArray[np.uint64], Floats]:
+        """The Morris counters of a grid."""
+        return (np.empty(0, np.uint64), np.empty(0)) if self.grid is None else morris()
 
     @property
     def rule(self) -> kernels.tables.TableRule:
@@ -95,14 +92,16 @@ class Ogd(VectorLearner):
             return 8.0 * self.weights.itemsize
         coarse = self._coarse()
         seen = np.array([1]) if not len(self.others) else np.zeros(len(coarse), np.int64)
-        for first in range(0, len(self.others), PIECE):
-            seen += np.bincount(self.others[first : first + PIECE], minlength=len(seen))
+        for some in self._pieces() if len(self.others) else ():
+            seen += np.bincount(self.others[some], minlength=len(seen))
         bits = 1.0 + np.ceil(np.log2(np.floor(self.largest / coarse) + 1.0))
         return float(bits @ seen / seen.sum()) if seen.sum() else 0.0
 
     def _coarse(self) -> Floats:
         """The step of weights at each level of a counter, in steps of the grid; (1,) without counts."""
-        events = np.maximum(self._events, 1.0) if len(self.others) else np.array([self.rows + 1.0])
+        events = (
+            np.maximum(self._counters[1], 1.0) if len(self.others) else np.array([self.rows + 1.0])
+        )
         return np.array(
             [kernels.tables.coarseness(self.rule, self.rate / math.sqrt(count)) for count in events]
         )
@@ -114,19 +113,14 @@ class Ogd(VectorLearner):
             return super().clipped
         coarse, found = self._coarse(), 0
         most = np.floor(self.largest / coarse) * coarse
-        for first in range(0, self.n_features, PIECE):
-            some = slice(first, first + PIECE)
+        for some in self._pieces():
             limits = most[self.others[some]] if len(self.others) else most
             found += int(np.count_nonzero(np.abs(self.weights[some]) >= limits))
         return found
 
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
-        own = (self.factors, self._up, self._events, self.weights, self.others, self.state)
-        done, why = kernels.tables.learn_table(*given, self.rule, self.passes, *own)
-        return int(done), int(why)
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        own = (self.factors, *self._counters, self.weights, self.others, self.state)
+        return kernels.tables.learn_table(*rows, self.rule, self.passes, *own)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
         np.multiply(self.weights[first:last], 1.0 if self.grid is None else self.grid.step, out=out)

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from fcl import kernels
 from fcl.errors import InputError
-from fcl.features.rows import CHUNK_IDS, RowChunk
-from fcl.online.base import Learner, Point, common_factor, settle_in_place
+from fcl.online.base import Learner, LearntRows, Point, common_factor
 from fcl.online.vectors import VectorLearner, grid_of
 from fcl.options import OnlineOptions
 from fcl.types import Floats
@@ -111,14 +110,9 @@ class TruncatedGradient(Learner):
             o.intercept,
         )
 
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
-        done, why = kernels.online.learn_truncated(
-            *given, self.rule, self.factors, self.table, self.state
-        )
-        return int(done), int(why)
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        own = (self.factors, self.table, self.state)
+        return kernels.online.learn_truncated(*rows, self.rule, *own)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
         kernels.online.settle_truncated(
@@ -138,10 +132,21 @@ class TruncatedGradient(Learner):
     def flush(self) -> None:
         if not self.state[kernels.online.SHRINK] and self.state[kernels.online.GROWTH] == 1.0:
             return
-        median = settle_in_place(self, self._write)
+        sizes = self._settle_in_place()
         self.state[kernels.online.SHRINK] = 0.0
         self.state[kernels.online.GROWTH] = 1.0
-        self.state[kernels.online.LIMIT] = self.limit(median)
+        self.state[kernels.online.LIMIT] = self.limit(
+            float(np.median(sizes)) if len(sizes) else math.nan
+        )
+
+    def _settle_in_place(self) -> Floats:
+        """Write settled weights to the table; returns the sizes of those that are not 0."""
+        sizes = [np.empty(0)]
+        for some in self._pieces():
+            out = self._settled(some)
+            self._write(some, out)
+            sizes.append(np.abs(out[out != 0.0]))
+        return np.concatenate(sizes)
 
     def _write(self, some: slice, weights: Floats) -> None:
         self.table[some, 0] = weights
@@ -192,15 +197,9 @@ class AveragedTruncatedGradient(TruncatedGradient):
         state[: kernels.online.STATES] = self.state
         self.state = state
 
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        given = (indptr, chunk.ids, chunk.values, y, s, margins)
-        loss, rule = self.options.kernel_loss, self.rule
-        done, why = kernels.averaged.learn_averaged(
-            *given, loss, rule, self.factors, self.table, self.state
-        )
-        return int(done), int(why)
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        own = (self.factors, self.table, self.state)
+        return kernels.averaged.learn_averaged(*rows, self.rule, *own)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
         kernels.averaged.settle_averaged(
@@ -240,12 +239,6 @@ class GridTruncatedGradient(VectorLearner, TruncatedGradient):
     the sums of truncations at the last one of a feature, float32: more memory than the weights take.
     """
 
-    def __init__(
-        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
-    ) -> None:
-        super().__init__(n_features, options, factors)
-        self._kept = np.empty(CHUNK_IDS)
-
     @classmethod
     def kinds(cls, options: OnlineOptions) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
         grid = grid_of(options)
@@ -264,15 +257,9 @@ class GridTruncatedGradient(VectorLearner, TruncatedGradient):
                 f"implicit or explicit and truncation soft or round, got {wrong}; choose float64 weights"
             )
 
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        if len(chunk.ids) > len(self._kept):
-            self._kept = np.empty(len(chunk.ids))
-        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
-        own = (self.factors, self._kept, self.weights, self.others, self.state)
-        done, why = kernels.tables.learn_truncated_grid(*given, self.rule, self.grid_rule, *own)
-        return int(done), int(why)
+    def _learn(self, rows: LearntRows) -> tuple[int, int]:
+        own = (self.factors, self._room(rows), self.weights, self.others, self.state)
+        return kernels.tables.learn_truncated_grid(*rows, self.rule, self.grid_rule, *own)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
         own = (self.factors, self.weights, self.others, self.state)

@@ -20,7 +20,7 @@ from fcl.checks import shortened
 from fcl.errors import InputError
 from fcl.facts import Fact
 from fcl.files import schema
-from fcl.online.base import PIECE, Learner
+from fcl.online.base import Learner
 from fcl.online.table import WeightGrid, anonymous, read_pieces, write_pieces
 from fcl.options import OnlineOptions
 from fcl.types import Floats
@@ -120,52 +120,32 @@ class VectorLearner(Learner):
 
     # -- saving --------------------------------------------------------------------------------
 
-    def saved(self) -> dict[str, Any]:
-        """As :meth:`Learner.saved`; the columns of ``table`` are both vectors."""
+    def _held(self) -> tuple[npt.NDArray[np.int64], np.ndarray]:
+        """As of other learners; the columns of the table are both vectors."""
         touched = self._touched()
         others = self.others[touched] if len(self.others) else np.zeros(len(touched), np.uint8)
         table = np.column_stack([self.weights[touched], others])
-        return {
-            "state": self.state.copy(),
-            "passes": self.passes,
-            "ids": touched,
-            "table": table.astype(_saved_type(self.options)),
-        }
+        return touched, table.astype(_saved_type(self.options))
 
-    def _touched(self) -> npt.NDArray[np.int64]:
-        """Features of which something is kept, piece by piece: a mask would take a byte for each."""
-        found = [np.empty(0, np.int64)]
-        for first in range(0, self.n_features, PIECE):
-            some = slice(first, first + PIECE)
-            touched = self.weights[some] != 0
-            if len(self.others):
-                touched |= self.others[some] != 0
-            found.append(first + np.flatnonzero(touched))
-        return np.concatenate(found)
+    def _is_touched(self, some: slice) -> npt.NDArray[np.bool_]:
+        touched: npt.NDArray[np.bool_] = self.weights[some] != 0
+        if len(self.others):
+            touched |= self.others[some] != 0
+        return touched
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
+    def _fits(self, ids: Any, table: Any, state: Any) -> bool:
         whole, most = self.others.dtype.kind == "u", 0.0
         if len(self.others):
             most = np.iinfo(self.others.dtype).max if whole else math.inf
-        fits = (
-            self.is_state(state)
-            and table.shape == (len(ids), 2)
-            and ids.dtype.kind in "iu"
-            and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
-            and np.isfinite(table).all()
-            and (self.grid is None or (table[:, 0] % 1 == 0).all())
+        return bool(
+            (self.grid is None or (table[:, 0] % 1 == 0).all())
             and (not whole or (table[:, 1] % 1 == 0).all())
             and (table[:, 1] >= 0).all()
             and (np.abs(table[:, 0]) <= self.largest).all()
             and (table[:, 1] <= most).all()
         )
-        if not fits:
-            raise InputError(
-                f"the saved state is not one of {self.name} over {self.n_features:,} features with "
-                f"{self.options.weights} weights; resume with the options of the first run"
-            )
-        self.state[:], self.passes = state, int(saved["passes"])
+
+    def _fill(self, ids: npt.NDArray[np.int64], table: np.ndarray) -> None:
         self.weights[:], self.others[:] = 0, 0
         self.weights[ids] = table[:, 0]
         if len(self.others):

@@ -92,7 +92,7 @@ def test_fine_grids_with_exact_counts_approach_float64() -> None:
     last = math.inf
     for m in (9, 13, 17, 21, 25):
         fine = ogd(8, weights=f"q3.{m}")
-        fine._up, fine._events = exact._up, exact._events  # exact counts
+        fine._counters = exact._counters  # exact counts
         fine.others = np.zeros(8, np.uint32)
         feed(fine, X, y)
         away = np.abs(dense_point(fine)[0] - dense_point(exact)[0]).max()
