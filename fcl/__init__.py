@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from fcl.options.choices import Processes as Processes
     from fcl.path.result import PathResult as PathResult
     from fcl.path.train import train_path as train_path
+    from fcl.report.make import Report as Report
+    from fcl.report.make import make_report as make_report
     from fcl.store import locate as locate
     from fcl.version import __version__ as __version__
 
@@ -117,6 +119,7 @@ _NAMES = {
         "StopTraining",
         "StoreError",
     ),
+    "fcl.report.make": ("Report", "make_report"),
     "fcl.store": ("locate",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -6,13 +6,16 @@ import hashlib
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from fcl.checks import shortened
-from fcl.data import DataSet
+from fcl.data import DataSet, open_data
 from fcl.errors import InputError
+from fcl.files.atomic import atomic_file
 from fcl.model import Model, load_model
+from fcl.model.predictor import Predictor
 from fcl.report.contract import Context, Section
 from fcl.report.export import data_files, plot_files
 from fcl.report.figures import check_packages
@@ -27,10 +30,32 @@ LONGEST_TITLE, LONGEST_NOTE = 200, 4_000
 
 @dataclass(frozen=True)
 class Report:
-    """A report: its page, and the sections that the page shows."""
+    """A report: one HTML page, and what it shows.
+
+    Attributes
+    ----------
+    html : str
+        The page, which opens without a network.
+    sections : sequence
+        The sections of the page.
+    plots, data : dict of str
+        File name -> SVG of each picture; file name -> CSV or JSON with the numbers.
+
+    Examples
+    --------
+    >>> X, y = np.eye(3), np.array([0, 1, 1])
+    >>> report = fcl.make_report(fcl.train(fcl.open_data(X, y=y), "columns", C=1.0).model)
+    >>> report.html[:15], sorted(report.data)[:2]
+    ('<!doctype html>', ['convergence.csv', 'gap.csv'])
+    """
 
     html: str
     sections: Sequence[Section]
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the page, completely or not at all."""
+        with atomic_file(path, overwrite) as file:
+            file.write(self.html.encode())
 
     @property
     def plots(self) -> dict[str, str]:
@@ -44,8 +69,8 @@ class Report:
 
 
 def make_report(
-    path: str | os.PathLike[str],
-    data: DataSet | None = None,
+    model: str | os.PathLike[str] | Predictor,
+    data: DataSet | str | os.PathLike[str] | None = None,
     *,
     groups: np.ndarray | None = None,
     names: Sequence[str] | None = None,
@@ -53,20 +78,54 @@ def make_report(
     note: str = "",
     trusted: Collection[str] = (),
 ) -> Report:
-    """Report on a model file. The same file and data give the same bytes.
+    """Report on a model: certificate, convergence, scores, features and effects, as ``fcl report`` does.
 
-    data : rows with a target, for scores, effects and single rows.
-    groups : (n,), optional, the group of each row, such as its chromosome.
-    names : names of the columns of the rows.
-    title : heading of the page; by default the name of the file.
-    note : a paragraph below the heading, such as what the data are and who asks.
-    trusted : modules that the file may import, as for :func:`fcl.load_model`.
+    The same model file and data give the same bytes. The extra ``report`` must be installed.
 
-    Raises InputError: matplotlib or jinja2 is missing; the file is not a model; the rows do not fit the
-        model; or there are fewer names than columns.
+    Parameters
+    ----------
+    model : path, Model or stagewise model
+        The report on a file also uses its path and its checkpoints, if they lie beside the file.
+    data : DataSet or path, optional
+        Rows with a target, for scores, effects and single rows.
+    groups : array (n,), optional
+        The group of each row, such as its chromosome.
+    names : sequence of str, optional
+        Names of the columns of the rows.
+    title : str
+        Heading of the page; by default the name of the file.
+    note : str
+        A paragraph below the heading, such as what the data are and who asks.
+    trusted : collection of str
+        Modules that the file may import, as for :func:`fcl.load_model`.
+
+    Returns
+    -------
+    Report
+        The page; its method ``save`` writes it.
+
+    Raises
+    ------
+    InputError
+        A package is missing; the file is not a model; the rows do not fit the model; or there are fewer
+        names than columns.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> data = fcl.open_data(X, y=X[:, 0] > 0)
+    >>> model = fcl.train(data, "columns", C=1.0).model
+    >>> fcl.make_report(model, data, title="The first column").save("report.html")
     """
     check_packages()
-    model = load_model(path, trusted)
+    if not isinstance(model, str | os.PathLike):
+        with TemporaryDirectory() as folder:
+            model.save(file := os.path.join(folder, "model.fcl"))
+            title = title or "A model of fcl"
+            return make_report(file, data, groups=groups, names=names, title=title, note=note)
+    path, model = model, load_model(model, trusted)
+    if isinstance(data, str | os.PathLike):
+        data = open_data(data, covariates=model.covariate_names or None)
     checksum = _checksum(path)
     if names is not None and data is not None and len(names) != _width(data):
         raise InputError(

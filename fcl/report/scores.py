@@ -105,7 +105,9 @@ class Estimate:
 
 
 def _range(low: float, high: float) -> str:
-    """Two ends with the digits that tell them apart, at least two."""
+    """Two ends with the digits that tell them apart, at least two; empty if six do not."""
+    if high - low < 1e-6:
+        return ""
     digits = int(np.clip(np.ceil(-np.log10(high - low)) + 1, 2, 6))
     return f"{low:z.{digits}f} to {high:z.{digits}f}"
 
