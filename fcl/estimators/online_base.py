@@ -17,13 +17,7 @@ from fcl.checks import choice, flag, positive
 from fcl.data import DataSet
 from fcl.drivers.certify import certify
 from fcl.drivers.online.blocks import Blocks, row_number
-from fcl.drivers.online.job import (
-    OnlineJob,
-    block_rows_of,
-    make_online_plan,
-    penalty_factors,
-    plan_table,
-)
+from fcl.drivers.online.job import OnlineJob, OnlinePlanner, block_rows_of, penalty_factors
 from fcl.drivers.online.progress import FIRST_LINE, Progressive
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import OnlineReporter, OnlineRun, RunPosition
@@ -45,7 +39,7 @@ from fcl.features.hashed import hashed_family
 from fcl.memory.meter import peak_memory
 from fcl.model.columns import matched
 from fcl.objective import find_loss
-from fcl.online import Learner, make_learner
+from fcl.online import Learner
 from fcl.online.methods import kind_of
 from fcl.options import OnlineOptions, OnlineRunOptions
 from fcl.options.online import LEARNING, RUNNING
@@ -127,10 +121,9 @@ class OnlineEstimator(FittedPredictor, ABC):
         self._share = training.sum_weights / self._weighted(training).sum_weights
         self._words, self._labels = spell_features(spec), self._labels_of_outputs()
         self._n_rows, self._sum_weights = 0, 0.0
-        family, kind = self._family, kind_of(running.method, options)
-        options, _ = plan_table(family, options, running, train, None)
+        options, _ = OnlinePlanner(self._family, running, train).chosen(options)
         self._given, kind = (options, running), kind_of(running.method, options)
-        size = len(rows) * kind.bytes_for(family.n_features, options)
+        size = len(rows) * kind.bytes_for(self._family.n_features, options)
         if size > running.memory:
             raise BudgetError(
                 f"memory: the tables of {counted(len(rows), 'output')} need {format_bytes(size)}, more "
@@ -141,16 +134,13 @@ class OnlineEstimator(FittedPredictor, ABC):
         self._rates = [options.rate] * len(rows)
         if running.rate == "auto":
             self._rates = [choose_rate(job) for job in self._jobs(rows)]
-        self.learners_ = []
-        for job in self._jobs(rows):
-            method, p = running.method, family.n_features
-            self.learners_.append(make_learner(method, p, job.options, job.factors))
+        self.learners_ = [job.new_learner() for job in self._jobs(rows)]
 
     def _jobs(self, rows: Sequence[Rows]) -> list[OnlineJob]:
         """The job of each output over some rows, with the options of the first call."""
         (options, running), family = self._given, self._family
         running = replace(running, block_rows=block_rows_of(running, family, rows[0]))
-        plan = make_online_plan(family, options, running, rows[0], None)
+        plan = OnlinePlanner(family, running, rows[0]).plan(options)
         factors, view = penalty_factors(family), family.row_view()
         alpha, S = options.alpha * self._share, max(self._sum_weights, 1e-300)
         return [

@@ -12,14 +12,8 @@ from fcl.data import DataSet
 from fcl.data.outputs import n_target_columns
 from fcl.data.targets import check_class_weight
 from fcl.drivers.problem import Problem, make_problem
-from fcl.drivers.rows import (
-    Rows,
-    check_data_set,
-    weighted_by_class,
-)
-from fcl.drivers.targets import (
-    EncodedTarget,
-)
+from fcl.drivers.rows import Rows, check_data_set, weighted_by_class
+from fcl.drivers.targets import EncodedTarget
 from fcl.errors import InputError
 from fcl.features import Spec
 from fcl.features.base import Family
@@ -144,7 +138,7 @@ def make_online_job(
     if options.weights == "q":
         options = replace(options, weights=grid_for(family, view, train, running.block_rows))
     most = None if endless else view.most_listed(train.n)
-    options, plan = plan_table(family, options, running, train, problem.valid, most)
+    options, plan = OnlinePlanner(family, running, train, problem.valid, most).chosen(options)
     return OnlineJob(
         **vars(replace(problem, family=family, train=train, sum_weights=sum_weights)),
         options=options,
@@ -194,89 +188,77 @@ def penalty_factors(family: Family) -> Floats | None:
     return np.concatenate([family.penalty_factors(piece) for piece in pieces])
 
 
-def plan_table(
-    family: Family,
-    options: OnlineOptions,
-    running: OnlineRunOptions,
-    train: Rows,
-    valid: Rows | None,
-    most_touched: int | None = None,
-) -> tuple[OnlineOptions, OnlinePlan]:
-    """Choose between a table of all weights and one of those that are not 0, and plan the memory.
-
-    The second is chosen where it is smaller even if the rows' features all have a weight, or where the
-    first does not fit in the budget; it then has as much room as the budget allows.
-    :func:`make_online_plan` describes the arguments and errors.
-    """
-    given = (running, train, valid, most_touched)
-    if not kind_of(running.method, options).drops_zeros(options):
-        return options, make_online_plan(family, options, *given)
-    touched = min(family.n_features, most_touched or family.n_features)
-    plans = [
-        make_online_plan(family, replace(options, most_nonzero=n), *given, check=False)
-        for n in (1, touched)
-    ]
-    dense = make_online_plan(family, options, *given, check=False)
-    each = (plans[1].total - plans[0].total) / max(touched - 1, 1)
-    room = int((running.memory - plans[0].total) / each) if each else touched
-    if dense.total <= min(plans[1].total, running.memory) or (
-        room < LEAST_NONZERO and dense.total < plans[0].total + LEAST_NONZERO * each
-    ):
-        return options, make_online_plan(family, options, *given)
-    options = replace(options, most_nonzero=min(touched, max(room, LEAST_NONZERO)))
-    return options, make_online_plan(family, options, *given)
-
-
-def make_online_plan(
-    family: Family,
-    options: OnlineOptions,
-    running: OnlineRunOptions,
-    train: Rows,
-    valid: Rows | None,
-    most_touched: int | None = None,
-    check: bool = True,
-) -> OnlinePlan:
-    """Plan the memory; raises BudgetError that names the smallest budget that works.
+@dataclass(frozen=True)
+class OnlinePlanner:
+    """Plans the memory of learning from some rows.
 
     most_touched : the most features that the rows can have; None if that is not known.
-    check : whether to compare the plan with the budget.
     """
-    p, kind = family.n_features, kind_of(running.method, options)
-    table = kind.bytes_for(p, options)
-    kept, title = p, f"table of weights of {p:,} features"
-    if options.most_nonzero is not None:
-        kept = min(p, options.most_nonzero)
-        title = f"table of at most {kept:,} weights that are not 0"
-    chosen = [r for r in (train, valid) if r is not None]
-    block = max(r.block_bytes(running.block_rows) for r in chosen)
-    chunk = max(r.data.rows.reading_bytes for r in chosen)
-    parts = [
-        (LIBRARIES, INTERPRETER),
-        (TARGETS, sum(r.held_bytes + 16 * r.n for r in chosen)),
-        (title, table),
-        ("rows of a chunk as lists of features", 3 * 16 * CHUNK_IDS),
-        ("reading ahead (three blocks, and a chunk of the storage)", 3 * block + chunk),
-        ("weights while they are counted or saved", kind.settled_bytes_for(kept)),
-    ]
-    if type(family).penalty_factors is not Family.penalty_factors:
-        parts.append(("penalty factors", 8 * p))
-    touched = kept if most_touched is None else min(kept, most_touched)
-    parts.append(
-        (
-            f"model and saved state of {touched:,} features",
-            touched * (MODEL_BYTES + kind.saved_bytes_for(options)),
+
+    family: Family
+    running: OnlineRunOptions
+    train: Rows
+    valid: Rows | None = None
+    most_touched: int | None = None
+
+    def chosen(self, options: OnlineOptions) -> tuple[OnlineOptions, OnlinePlan]:
+        """The options with a table of all weights or of those that are not 0, and their plan.
+
+        The second is chosen where it is smaller even if the rows' features all have a weight, or where
+        the first does not fit in the budget; it then has as much room as the budget allows. Errors are
+        those of :meth:`plan`.
+        """
+        p, memory = self.family.n_features, self.running.memory
+        if not kind_of(self.running.method, options).drops_zeros(options):
+            return options, self.plan(options)
+        touched = min(p, self.most_touched or p)
+        one, every = (
+            self.plan(replace(options, most_nonzero=n), check=False).total for n in (1, touched)
         )
-    )
-    total = sum_of(parts)
-    if check:
-        advice = (
-            "; choose a method with smaller weights (ftrl and truncated-gradient have float32, ogd has "
-            "q2.13 of 3 bytes a feature) or fewer features, raise memory, or "
-            "give hash_bits, with which features share weights"
-        )
-        check_budget(running.memory, parts, "online learning", advice)
-    every = block * -(-train.n // running.block_rows)
-    keeps = running.passes > 1 and total + every <= running.memory
-    if keeps:
-        parts.append(("all rows, for the next passes", every))
-    return OnlinePlan(tuple(parts), running.memory, keeps)
+        dense = self.plan(options, check=False).total
+        each = (every - one) / max(touched - 1, 1)
+        room = int((memory - one) / each) if each else touched
+        is_small = room < LEAST_NONZERO and dense < one + LEAST_NONZERO * each
+        if not (dense <= min(every, memory) or is_small):
+            options = replace(options, most_nonzero=min(touched, max(room, LEAST_NONZERO)))
+        return options, self.plan(options)
+
+    def plan(self, options: OnlineOptions, check: bool = True) -> OnlinePlan:
+        """Plan the memory; raises BudgetError that names the smallest budget that works.
+
+        check : whether to compare the plan with the budget.
+        """
+        family, running, train = self.family, self.running, self.train
+        p, kind = family.n_features, kind_of(running.method, options)
+        kept, title = p, f"table of weights of {p:,} features"
+        if options.most_nonzero is not None:
+            kept = min(p, options.most_nonzero)
+            title = f"table of at most {kept:,} weights that are not 0"
+        chosen = [r for r in (train, self.valid) if r is not None]
+        block = max(r.block_bytes(running.block_rows) for r in chosen)
+        chunk = max(r.data.rows.reading_bytes for r in chosen)
+        parts = [
+            (LIBRARIES, INTERPRETER),
+            (TARGETS, sum(r.held_bytes + 16 * r.n for r in chosen)),
+            (title, kind.bytes_for(p, options)),
+            ("rows of a chunk as lists of features", 3 * 16 * CHUNK_IDS),
+            ("reading ahead (three blocks, and a chunk of the storage)", 3 * block + chunk),
+            ("weights while they are counted or saved", kind.settled_bytes_for(kept)),
+        ]
+        if type(family).penalty_factors is not Family.penalty_factors:
+            parts.append(("penalty factors", 8 * p))
+        touched = kept if self.most_touched is None else min(kept, self.most_touched)
+        each = MODEL_BYTES + kind.saved_bytes_for(options)
+        parts.append((f"model and saved state of {touched:,} features", touched * each))
+        if check:
+            advice = (
+                "; choose a method with smaller weights (ftrl and truncated-gradient have float32, ogd "
+                "has q2.13 of 3 bytes a feature) or fewer features, raise memory, or give hash_bits, "
+                "with which features share weights"
+            )
+            check_budget(running.memory, parts, "online learning", advice)
+        rows = block * -(-train.n // running.block_rows)
+        keeps = running.passes > 1 and sum_of(parts) + rows <= running.memory
+        if keeps:
+            parts.append(("all rows, for the next passes", rows))
+        return OnlinePlan(tuple(parts), running.memory, keeps)
