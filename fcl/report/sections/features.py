@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,18 +141,18 @@ def _motifs(context: Context) -> list[Figure | Table]:
         return []
     drawn = found[:MOST_MOTIFS]
     panels = [_draw_motif(context, *pair) for pair in drawn]
-    head = [
-        "motif",
-        "position",
-        "share of the score",
-        "direction",
-        "patterns",
-        "strongest patterns",
-    ]
-    rows = [_motif_row(context, *pair) for pair in found]
-    if len(context.outputs) > 1:
-        head.insert(0, context.model.noun)
-        rows = [[context.outputs[k], *row] for (k, _), row in zip(found, rows, strict=True)]
+    motifs = [motif for _, motif in found]
+    strongest = [[context.feature(member.index) for member in m.members[:3]] for m in motifs]
+    named: dict[str, Sequence[Any]] = {context.model.noun: [context.outputs[k] for k, _ in found]}
+    columns = (named if len(context.outputs) > 1 else {}) | {
+        "motif": [m.consensus for m in motifs],
+        "position": ["anywhere" if m.position is None else f"{m.position:+d}" for m in motifs],
+        "share of the score": [m.share for m in motifs],
+        "direction": [context.directions[m.raises] for m in motifs],
+        "patterns": [len(m.members) for m in motifs],
+        "strongest patterns": ["; ".join(names) for names in strongest],
+    }
+    data = Table.of("motifs", columns)
     caption = (
         "Patterns that overlap and agree are one motif. The height of a letter is what the patterns that "
         "have it contribute; heights of two pictures cannot be compared. Share of the score: of the "
@@ -159,12 +160,10 @@ def _motifs(context: Context) -> list[Figure | Table]:
         "have 100 %, and negative shares work against others."
     )
     lead = "A letter in lower case is only the most frequent one."
-    if len(rows) > MOST_MOTIF_ROWS:
-        lead += f" The {MOST_MOTIF_ROWS} largest shares of {len(rows):,}; --save-data writes all."
-    return [
-        Figure("motifs", panels, caption, Table("motifs", head, rows, shown=False)),
-        Table("motifs", head, rows[:MOST_MOTIF_ROWS], lead),
-    ]
+    if len(found) > MOST_MOTIF_ROWS:
+        lead += f" The {MOST_MOTIF_ROWS} largest shares of {len(found):,}; --save-data writes all."
+    shown = replace(data, rows=data.rows[:MOST_MOTIF_ROWS], caption=lead, shown=True)
+    return [Figure("motifs", panels, caption, data), shown]
 
 
 def _of_output(context: Context, output: int) -> list[MergedMotif]:
@@ -177,13 +176,6 @@ def _of_output(context: Context, output: int) -> list[MergedMotif]:
         if motif is not None and weight and np.isfinite(shares[at]):
             members.append(WeightedMotif(index, motif, weight, float(shares[at])))
     return merged_motifs(members)
-
-
-def _motif_row(context: Context, output: int, motif: MergedMotif) -> list[str | float]:
-    place = "anywhere" if motif.position is None else f"{motif.position:+d}"
-    names = "; ".join(context.feature(member.index) for member in motif.members[:3])
-    share, n = motif.share, len(motif.members)
-    return [motif.consensus, place, share, context.directions[motif.raises], n, names]
 
 
 def _draw_motif(context: Context, output: int, motif: MergedMotif) -> str:
