@@ -134,8 +134,8 @@ def format_score(metric: str, value: float) -> str:
 
 
 def score_text(score: float) -> str:
-    """A score with six digits; a dash for one that is not known."""
-    return "-" if math.isnan(score) else f"{score:.6g}"
+    """A score with six digits, or 0 but for rounding; a dash for one that is not known."""
+    return "-" if math.isnan(score) else f"{score if abs(score) > 1e-12 else 0:.6g}"
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:

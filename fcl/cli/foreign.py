@@ -129,7 +129,8 @@ def rows_of_report(
     if format in OF_SEQUENCES and model.family.any_width and not named.keys() & {"length", "pad"}:
         named |= {"pad": True, "anchor": named.get("anchor", "start")}
     inputs = [data, *filter(None, [named.pop("negatives", None)])]
-    rows = {**options, "x": "X", "y": "y", "data": _kept_by_training(path, inputs, named)}
+    as_trained = None if not given & {*names, *_ARRAYS, "groups"} else named
+    rows = {**options, "x": "X", "y": "y", "data": _kept_by_training(path, inputs, as_trained)}
     if options["weights"] is not None:
         rows["weights"] = "weights"
     if options["groups"] is not None:
@@ -137,6 +138,7 @@ def rows_of_report(
     if rows["data"] is not None:
         yield rows
         return
+    _refuse_no_target(data, format, options)
     from fcl.convert.reference import Reference
     from fcl.convert.run import convert
 
@@ -160,12 +162,21 @@ def rows_of_report(
         yield {**rows, "data": out}
 
 
-def _kept_by_training(path: str, inputs: Sequence[str], named: Mapping[str, Any]) -> str | None:
+def _refuse_no_target(data: str, format: str, options: Mapping[str, Any]) -> None:
+    if format in ("fasta", "bed") and options["label"] is options["negatives"] is None:
+        raise InputError(
+            f"{data} has no target; give --label, or a file of the other class (--negatives)"
+        )
+
+
+def _kept_by_training(
+    path: str, inputs: Sequence[str], named: Mapping[str, Any] | None
+) -> str | None:
     """The rows of the training of a model, if these files were converted to them."""
     from fcl.convert.cache import is_conversion_of
 
     kept = local_neighbour(path, ".data.zarr")
-    if not is_conversion_of(kept, inputs, **named):
+    if not is_conversion_of(kept, inputs, named):
         return None
     messages.note(f"{' and '.join(inputs)}: {kept} has its rows, which were converted before")
     return kept
@@ -183,6 +194,7 @@ def _converted_data(
     format: str, options: Mapping[str, Any], given: Mapping[str, str]
 ) -> dict[str, Any]:
     """Convert DATA; returns the options that change."""
+    _refuse_no_target(options["data"], format, options)
     named = _reading(format, options, given)
     if format == "table" and "x" not in named:
         _refuse_sequences(options["data"])
@@ -197,10 +209,7 @@ def _converted_data(
     inputs = [options["data"], *filter(None, [named.pop("negatives", None)])]
     changed["data"] = _convert(inputs, ".data.zarr", named, options)
     if "y" not in (group := _group(changed["data"])):
-        how = (
-            "--y TABLE.tsv:COLUMN" if format == "plink" else "--label, or a file of the other class"
-        )
-        raise InputError(f"{options['data']} has no target; give {how}")
+        raise InputError(f"{options['data']} has no target; give --y TABLE.tsv:COLUMN")
     if options["weights"] is not None:
         changed["weights"] = "weights"
     if "covariates" in named:

@@ -124,9 +124,8 @@ def _mode(request: Request) -> _Mode:
     if options["vcf"] is not None or options["sites"] is not None:
         if inputs:
             option = "--vcf" if options["vcf"] is not None else "--sites"
-            raise InputError(
-                f"{option} takes no other input, got {inputs[0]}; leave one of them out"
-            )
+            advice = "give a genome by --genome, or leave one of them out"
+            raise InputError(f"{option} takes no other input, got {inputs[0]}; {advice}")
         mode = _VARIANTS if options["vcf"] is not None else _SITES
     elif not inputs:
         raise InputError(

@@ -56,13 +56,16 @@ def convert_cached(
     return summary, changed
 
 
-def is_conversion_of(out: str, inputs: Sequence[str], **options: Any) -> bool:
-    """Whether :func:`convert_cached` converted files as they are now, with these options."""
+def is_conversion_of(out: str, inputs: Sequence[str], options: Mapping[str, Any] | None) -> bool:
+    """Whether :func:`convert_cached` converted files as they are now, with these options (None: any)."""
     try:
         saved = _saved(out)
     except InputError:
         return False
-    return saved is not None and not _changes(saved, _facts(inputs, options))
+    if saved is None:
+        return False
+    facts = _facts(inputs, options or {})
+    return not _changes(saved, facts if options is not None else {"files": facts["files"]})
 
 
 def _facts(inputs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,8 +111,8 @@ class _FastaSource(SequenceSource):
                 yield from self._rows(batch, number, budget)
         if n_cut:
             text = shown(first.decode("utf-8", "replace").strip())
-            found = f"{counted(n_cut, 'header')} with more than one word"
-            self.notes.append(f"names: the first word of {found}, such as {text}")
+            found = f"{counted(n_cut, 'header')} has" if n_cut == 1 else f"{n_cut:,} headers have"
+            self.notes.append(f"names: the first words, as {found} more than one, such as {text}")
 
     def _rows(self, batch: _Batch, file_number: int, budget: Budget) -> Iterator[ConvertedRows]:
         records = np.arange(self.rows_in, self.rows_in + len(batch))

@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import select
+import shlex
 import stat
 import sys
 import zlib
@@ -84,7 +85,7 @@ class InputFile:
             self._pending = self._pending.removeprefix(codecs.BOM_UTF8)
             if self._pending.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise InputError(
-                    f"{self.name} is UTF-16 text; expected UTF-8: use iconv -f UTF-16 -t UTF-8"
+                    f"{self.name} is UTF-16 text; expected UTF-8: {recoding(self.name, 'UTF-16')}"
                 )
         return self._pending
 
@@ -106,8 +107,8 @@ class InputFile:
         start = self.head[:256]
         if 3 * start.count(0) > len(start) > 0:
             raise InputError(
-                f"{self.name}: every other byte is NUL, as in UTF-16; expected text in UTF-8: use iconv "
-                "-f UTF-16LE -t UTF-8 (or UTF-16BE)"
+                f"{self.name}: every other byte is NUL, as in UTF-16; expected text in UTF-8: "
+                f"{recoding(self.name, 'UTF-16LE')} (or UTF-16BE)"
             )
 
     def check_lines(self) -> None:
@@ -178,6 +179,11 @@ class InputFile:
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from error
 
 
+def recoding(name: str, encoding: str) -> str:
+    """The command that makes UTF-8 of a text file, for messages."""
+    return f"iconv -f {encoding} -t UTF-8 {shlex.quote(name)} > UTF8.txt"
+
+
 def decoded(name: str, content: bytes, first: int = 1) -> str:
     """Lines of the file `name` as text, of which the first has this number."""
     try:
@@ -185,8 +191,7 @@ def decoded(name: str, content: bytes, first: int = 1) -> str:
     except UnicodeDecodeError as error:
         line = first + content.count(b"\n", 0, error.start)
         raise InputError(
-            f"{name}: line {line} is not UTF-8 text; convert the file, such as from Latin-1: iconv -f "
-            "latin1 -t utf-8"
+            f"{name}: line {line} is not UTF-8 text, but perhaps Latin-1: {recoding(name, 'LATIN1')}"
         ) from None
 
 

@@ -74,7 +74,7 @@ class RowNames:
             return []
         among = f" (among the first {self._most:,})" if len(self._seen) >= self._most else ""
         words = "row has" if self._n_repeated == 1 else "rows have"
-        found = f"{self._n_repeated:,} {words} that of an earlier row{among}"
+        found = f"{self._n_repeated:,} {words} the name of an earlier row{among}"
         return [f"names: {found}, the first is {shown(self._first)}"]
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import fcl
+from fcl import extras
 from fcl.features import KmerFamily
-from fcl.report import extras
 from tests.cli.refusals import Refuses, parametrized
 from tests.cli.scored import LENGTH, random_model, write_genome
 

@@ -124,6 +124,7 @@ def test_a_report_on_the_training_table_and_on_another(run: Run) -> None:
     churn = ("--y", "churn", "--missing", "mean")
     result = report(run, "--data", "churn.csv", *churn[2:])
     assert converted_before(result) and "the target is the column churn" in result.stderr
+    assert converted_before(report(run, "--data", "churn.csv"))
     assert "200 rows of churn.csv" in Path("r.html").read_text()
     lines = map("{},{},{},{}\n".format, np.where(CHURN == "no", "", CHURN), PLANS, PEOPLE, AGES)
     Path("new.csv").write_text("churn,plan,person,age\n" + "".join(lines))

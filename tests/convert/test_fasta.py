@@ -169,7 +169,7 @@ def test_names_that_repeat_or_are_cut_are_noted(tmp_path: Path) -> None:
     records = [("a chr1", "ACGT"), ("b", "ACGA"), ("a chr2", "ACGC"), ("b", "ACGG"), ("c", "ACCC")]
     path = write(tmp_path / "x.fa", records)
     notes = rows_of(path, both_strands=True)[2].notes
-    assert "names: the first word of 2 headers with more than one word, such as 'a chr1'" in notes
-    assert "names: 2 rows have that of an earlier row, the first is 'a'" in notes
+    assert "names: the first words, as 2 headers have more than one, such as 'a chr1'" in notes
+    assert "names: 2 rows have the name of an earlier row, the first is 'a'" in notes
     single = write(tmp_path / "y.fa", [(str(i), "ACGT") for i in range(4)])
     assert not any("names" in note for note in rows_of(single, both_strands=True)[2].notes)

@@ -13,7 +13,7 @@ from typing import Any
 
 from fcl.checks import shown
 from fcl.convert.contract import Budget
-from fcl.convert.files import InputFile, decoded
+from fcl.convert.files import InputFile, decoded, recoding
 from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables.columns import ColumnOptions
 from fcl.convert.tables.contract import MISSING, TableFile, parse_date
@@ -135,8 +135,8 @@ class CsvTable(TableFile):
     def not_utf8(self, row: int, column: int) -> InputError:
         """The error of bytes that are not UTF-8."""
         return InputError(
-            f"{self.where(row)}: the column {shown(self.columns[column])} is not UTF-8 text; "
-            "convert the file: iconv -f latin1 -t utf-8"
+            f"{self.where(row)}: the column {shown(self.columns[column])} is not UTF-8 text, but perhaps "
+            f"Latin-1: {recoding(self.name, 'LATIN1')}"
         )
 
     # -- the sample --------------------------------------------------------------------------------
