@@ -88,6 +88,7 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
     "one fault of many columns": (
         ",".join(f"x{i}" for i in range(40)) + ",y\n" + "9;5," * 40 + "q;1\n" + "0.5," * 40 + "0.1\n", {},
         r"'x0' holds .*; correct it, .* .likewise 40 columns: x1, x2, .*, x12 and 28 more.$"),
+    "percentages": ("a,b\n12 %,1\n7.5%,2\n", {}, "'a' holds numbers with signs such as '12 %'; remove"),
     "names": ("id,a\n" + "".join(f"r{i},{i}\n" for i in range(200)), {},
         "the column 'id' has another text in each row, such as 'r0'; give --name 'id' if"),
     "late text among dates": ("d,a\n" + "2021-05-18,1\n" * 2000 + "soon,2\n", {},

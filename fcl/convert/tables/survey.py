@@ -47,6 +47,8 @@ _MARKS = [
         ("[0-9]{1,3}('[0-9]{3})+([.][0-9]+)?", "--thousands \\'"),
     )
 ]
+#: Percentages and amounts of money.
+_WITH_UNIT = re.compile(r"([$€£] ?)?[-+]?[0-9][0-9.,']*( ?[%$€£])?")
 #: A column of text that differs in each row names the rows, if there are so many.
 _NAMED_ROWS = 200
 #: Letters of a sequence, and blanks in a text of words, that a message recognises.
@@ -234,6 +236,10 @@ class Survey:
                 )
             elif self._refuse_marks(table, column, stats.codes):
                 continue
+            elif column in self._x and all(map(_WITH_UNIT.fullmatch, stats.codes)):
+                example = shown(next(iter(stats.codes)))
+                advice = "remove the signs, or give --categorical"
+                self._refuse(column, f"{start} numbers with signs such as {example}; {advice}")
             elif column in self._x and all(map(AMBIGUOUS.fullmatch, stats.codes)):
                 other = next((text for text in stats.codes if not table.parse_date(text)), "")
                 advice = (
