@@ -136,9 +136,11 @@ def say(event: Event) -> None:
             if event.driver_in_words:
                 messages.say(event.driver_in_words)
             messages.say(started_line(event))
-            if event.plan is not None:  # --plan prints it in full
-                uses = in_words(event.plan.parts)
-                messages.say(f"memory {format_bytes(event.plan.budget)}: {uses}")
+            if event.plan is not None:
+                uses = sorted(event.plan.parts, key=lambda part: part[1], reverse=True)
+                more = ", less for other uses (--plan lists all)" if len(uses) > 3 else ""
+                words = f"{in_words(uses[:3])}{more}"
+                messages.say(f"memory {format_bytes(event.plan.budget)}: {words}")
         case Compiling():
             messages.say(compiling_line(event))
         case Compiled():

@@ -129,7 +129,7 @@ MESSAGES: list[tuple[Event, dict[str, list[str]]]] = [
         "lines": [
             "fcl: 1 row, 50 features sampled each pass, certified for what a pass priced, "
             "C 0.5 = alpha 0.25",
-            "fcl: memory 1 GiB: column cache 1 MiB, interpreter 2 MiB",
+            "fcl: memory 1 GiB: interpreter 2 MiB, column cache 1 MiB",
         ],
         "path": ["fcl: 1 row, 50 features sampled each pass, certified for what a pass priced"],
     }),
