@@ -299,7 +299,7 @@ def _divide(
         arena += column
     least_cache = arena + job.least_columns * per_column + entry * MIN_ENTRIES
     hessian_columns = min(LEAST_COLUMNS, family.n_features)
-    least_cache += hessian_bytes(hessian_columns)
+    least_cache += hessian_bytes(hessian_columns, n_view)
     view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns, of_outputs(outputs))
     trainer = SingleTrainer.bytes_for(n_view, 0, 0, family.binary) + view
     if job.coupled:
@@ -391,13 +391,13 @@ def _divide(
         max_active = min(max(job.least_active, max_active), family.n_features)
         spare -= (max_active - job.least_active) * active_bytes
     spare -= (max_columns - job.least_columns) * per_column
-    least = hessian_bytes(hessian_columns)
+    least = hessian_bytes(hessian_columns, n_view)
     while (
         hessian_columns < min(MOST_COLUMNS, max_columns, family.n_features)
-        and hessian_bytes(2 * hessian_columns) - least <= spare // 8
+        and hessian_bytes(2 * hessian_columns, n_view) - least <= spare // 8
     ):
         hessian_columns *= 2
-    spare -= hessian_bytes(hessian_columns) - least
+    spare -= hessian_bytes(hessian_columns, n_view) - least
     entries = min(MAX_ENTRIES, MIN_ENTRIES + spare // 3 // entry)
     entries = min(entries, 2 * min(max_columns, family.n_features) * (n_view + 1))
     spare -= (entries - MIN_ENTRIES) * entry
@@ -413,7 +413,7 @@ def _divide(
     parts = (
         *fixed(scratch, max_active),
         ("columns gathered for the trainer", entry * entries),
-        ("Hessian of the trainer's columns", hessian_bytes(hessian_columns)),
+        ("Hessian of the trainer's columns", hessian_bytes(hessian_columns, n_view)),
         (f"directory of {max_columns} columns", max_columns * per_column),
         ("cache of columns", cache_bytes),
     )

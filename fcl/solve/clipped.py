@@ -12,6 +12,12 @@ changes neither the curved rows nor the signs ends at the minimum over the activ
 descent on quadratic models comes near the minimum first; if no row is ever flat, the one quadratic is
 minimised instead.
 
+A point with as many weights as curved rows interpolates these, and a search from there may exchange them
+one by one in thousands of steps. A search that does not end soon therefore begins anew without weights,
+and follows the minima at falling penalties, as a path does, down to those that meet the trainer's
+tolerance; the next local problem goes on from there. On 700 rows of 900 counts (squared hinge, gap 1e-4,
+processor seconds) this takes 11 instead of 36 s for C = 100, and 12 instead of more than 400 for 1,000.
+
 Residuals are computed from margins minus targets, which are updated step by step. Recomputed margins of
 nearly interpolated rows would lose their residuals to rounding.
 """
@@ -40,13 +46,15 @@ from fcl.solve.quadratic import (
 from fcl.solve.state import Columns, LocalPoint, Step
 from fcl.types import Floats
 
-#: Rows times columns up to which this module is used; it holds at most three copies of the columns.
-MOST_ENTRIES = 2 * CHUNK_ENTRIES
+#: Rows times columns up to which this module is used, if there are more than a quarter as many columns as
+#: rows, which they may interpolate; else up to a quarter of it, since sampled models end sooner. It holds
+#: at most three copies of the columns.
+MOST_ENTRIES = 8 * CHUNK_ENTRIES
 #: Maximum steps, and maximum consecutive steps whose decrease is within the objective's rounding.
 MOST_STEPS = 2000
 MOST_IDLE_STEPS = 12
-#: Steps after which a request to hurry ends the search.
-LEAST_STEPS = 100
+#: Steps after which a request to hurry ends the search, and after which it begins anew.
+LEAST_STEPS = FEW_STEPS = 100
 #: Maximum number of models in :meth:`ClippedProblem._approach`, and the smallest relative decrease of the
 #: objective after which another model is worthwhile.
 MOST_MODELS, WORTH = 50, 1e-4
@@ -54,10 +62,22 @@ MOST_MODELS, WORTH = 50, 1e-4
 ROUGH = 1e-2
 #: Curvature of a scaled column, and of the intercept, where no row is curved.
 LEAST_CURVATURE = 1e-9
+#: Violation up to which a penalty that still falls is settled, and the factor by which it falls.
+NEAR, FALL = 0.1, 2.0
+#: Slope of a nonzero weight, as a multiple of its penalty, that shows a minimum at higher penalties.
+HIGHER = 1.2
+#: A tolerance above WIDE is met by higher penalties; any other is tightened to TIGHT, since rounding may
+#: hide violations while values still differ.
+WIDE, TIGHT = 0.5, 1e-6
 #: Error of a sum by rounding, as a share of the sum of its terms' sizes.
 ROUNDED = 4 * np.finfo(float).eps
 #: Slope of an active weight, as a share of the tolerance, up to which it counts as settled.
 AT_REST = 0.1
+
+
+def most_entries(n_rows: int, columns: int) -> int:
+    """Rows times columns up to which this module is used."""
+    return MOST_ENTRIES if 4 * columns > n_rows else MOST_ENTRIES // 4
 
 
 class ClippedProblem:
@@ -102,7 +122,7 @@ class ClippedProblem:
         self.free[k:] = True
         self.phi = np.vstack([phi, np.full((1, len(self.s)), 1.0 / scale_b)]) if free else phi
         self.scale_b = scale_b
-        self.a = np.append(at.absolute / self.scale, np.zeros(int(free)))
+        self.a = self.penalties = np.append(at.absolute / self.scale, np.zeros(int(free)))
         #: penalty coefficients that slopes are compared with
         self.unit = np.where(self.free, self.a.max(), self.a)
         self.weights = at.weights
@@ -139,27 +159,76 @@ class ClippedProblem:
     def minimise(
         self, tolerance: float, cease: Callable[[], bool], hurry: Callable[[], bool]
     ) -> Step:
-        """The step to the minimum, where no weight of 0 violates by more than the tolerance.
+        """The step to the minimum, or to a point that violates by at most the tolerance if that is wide.
 
         cease : called before each step; True ends the search.  hurry : the same, after LEAST_STEPS.
         """
-        steps = idle = 0
-        settled = False
-        rounding = np.finfo(float).eps * self.value  # of the sums from which the steps begin
+        higher = self.signs != 0.0
+        higher &= np.abs(self.slope) > HIGHER * self.a
         if self._whole is not None:
             self._minimise_quadratic(self._whole, tolerance, cease)
+            steps, _ = self._settle(TIGHT, MOST_STEPS, cease, hurry)
+        elif higher.any():
+            steps = self._follow(tolerance, cease, hurry)
         else:
             before = self.w
             self._approach(cease)
             self._thin_out(before)
-        while steps < MOST_STEPS and idle < MOST_IDLE_STEPS:
+            steps, settled = self._settle(TIGHT, FEW_STEPS, cease, hurry)
+            if not (settled or cease() or hurry()):
+                self._move(1.0, np.where(self.free, 0.0, -self.w))
+                steps += self._follow(tolerance, cease, hurry)
+        k = len(self.scale)
+        # scaling rounds: weights that are 0 here must be 0 in their own units too
+        d = np.where(self.w[:k] == 0.0, -self.weights, (self.w[:k] - self.start[:k]) / self.scale)
+        for end, limit in zip(self.ends, self.limits, strict=True):
+            d = np.where(self.w[:k] == end[:k], limit - self.weights, d)
+        return Step(d, self.w[k:] / self.scale_b - float(self.centre @ d), steps)
+
+    def _follow(
+        self, tolerance: float, cease: Callable[[], bool], hurry: Callable[[], bool]
+    ) -> int:
+        """Go from minimum to minimum at penalties that fall from the largest slope on; returns the steps.
+
+        Ends at penalties that meet the tolerance if that is wide, else at the local problem's.
+        """
+        share = float((np.abs(self.slope) / self.unit)[~self.free].max(initial=1.0))
+        end = 1.0 + tolerance if tolerance > WIDE else 1.0
+        steps = 0
+        while not steps or share > end:
+            share = max(share / FALL, end)
+            self._penalise(share)
+            near = TIGHT if share == 1.0 else NEAR
+            more, _ = self._settle(near, MOST_STEPS - steps, cease, hurry)
+            steps += max(more, 1)
+        self._penalise(1.0)
+        return steps
+
+    def _penalise(self, share: float) -> None:
+        """Set the penalties to a multiple of the local problem's."""
+        self.a = share * self.penalties
+        self.unit = np.where(self.free, self.a.max(), self.a)
+        self._update()
+
+    def _settle(
+        self,
+        tolerance: float,
+        most: int,
+        cease: Callable[[], bool],
+        hurry: Callable[[], bool],
+    ) -> tuple[int, bool]:
+        """Take Newton steps until no weight of 0 violates; returns their number, and if none does."""
+        steps = idle = 0
+        settled = False
+        rounding = np.finfo(float).eps * self.value  # of the sums from which the steps begin
+        while steps < most and idle < MOST_IDLE_STEPS:
             if cease() or (steps >= LEAST_STEPS and hurry()):
                 break
             active = np.flatnonzero(self.free | (self.signs != 0.0))
             right = -(self.slope + self.a * self.signs)[active]
             if settled or (np.abs(right) <= AT_REST * tolerance * self.unit[active]).all():
                 if not self._enter(tolerance):
-                    break
+                    return steps, True
                 settled = False
                 continue
             steps += 1
@@ -189,12 +258,7 @@ class ClippedProblem:
                 and bool((rows == self.curved).all())
                 and bool((signs == self.signs).all())
             )
-        k = len(self.scale)
-        # scaling rounds: weights that are 0 here must be 0 in their own units too
-        d = np.where(self.w[:k] == 0.0, -self.weights, (self.w[:k] - self.start[:k]) / self.scale)
-        for end, limit in zip(self.ends, self.limits, strict=True):
-            d = np.where(self.w[:k] == end[:k], limit - self.weights, d)
-        return Step(d, self.w[k:] / self.scale_b - float(self.centre @ d), steps)
+        return steps, idle >= MOST_IDLE_STEPS
 
     def _minimise_quadratic(
         self, hessian: Floats, tolerance: float, cease: Callable[[], bool]

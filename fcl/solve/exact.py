@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fcl.kernels import columns as column_kernels
+from fcl.solve.clipped import most_entries
 from fcl.solve.columns import CHUNK_ENTRIES, SPARSE, column_moments, over_point
 from fcl.solve.elimination import elimination
 from fcl.solve.quadratic import FIRST_SWEEPS, minimise_in_box, minimise_quadratic
@@ -27,13 +28,14 @@ PRODUCTS_AN_ENTRY = 20.0
 LEAST_LEFT = 1e-3
 
 
-def hessian_bytes(columns: int) -> int:
+def hessian_bytes(columns: int, n_rows: int) -> int:
     """Bytes that a step allocates: the Hessian, its factors, and columns for it.
 
-    :mod:`fcl.solve.clipped` holds up to three copies of its columns, each of up to two chunks, and
-    about thirty vectors over the rows, which together take at most four more chunks.
+    :mod:`fcl.solve.clipped` holds up to three copies of its columns, and about thirty vectors over the
+    rows, which together take at most four more chunks.
     """
-    return 8 * (8 * columns**2 + 10 * CHUNK_ENTRIES)
+    copy = max(2 * CHUNK_ENTRIES, min(most_entries(n_rows, columns), n_rows * columns))
+    return 8 * (8 * columns**2 + 3 * copy + 4 * CHUNK_ENTRIES)
 
 
 def minimise_whole(at: LocalPoint, q: Floats, tolerance: float, cease: Callable[[], bool]) -> Step:

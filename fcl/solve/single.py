@@ -121,7 +121,7 @@ class SingleTrainer(Trainer):
             return False
         # wide problems take many active sets, most of which coordinate descent finds faster
         narrow = not loss.unbounded or n * k * k <= NARROW
-        return loss.clipped and narrow and n * k <= clipped.MOST_ENTRIES
+        return loss.clipped and narrow and n * k <= clipped.most_entries(n, k)
 
     def _minimise(self, local: LocalPoint, tolerance: float, violation: float) -> Step:
         """Minimise a small clipped problem itself; else a model of the local problem.
@@ -138,8 +138,7 @@ class SingleTrainer(Trainer):
             self._choose("local problem itself")
             linear = self._linear(local)
             problem = clipped.ClippedProblem(local, self._m, linear, self._delta)
-            # the tolerance is tight, since rounding may hide violations while values still differ
-            return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
+            return problem.minimise(tolerance, self.inner.cease, self.inner.hurry)
         some = np.flatnonzero(local.movable)
         fits = len(some) <= self._hessian_columns and n * len(some) ** 2 <= DEAR_HESSIAN
         # where the curvature jumps, the search would cut a step to the exact minimum short again

@@ -57,6 +57,20 @@ def test_one_step_ends_a_local_problem(loss: str, rho: float) -> None:
     assert solved.steps <= 2
 
 
+def counted_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of steps, one for each local problem that is minimised from now on."""
+    steps: list[int] = []
+    minimise = clipped.ClippedProblem.minimise
+
+    def counted(*arguments: Any) -> Step:
+        step = minimise(*arguments)
+        steps.append(step.sweeps)
+        return step
+
+    monkeypatch.setattr(clipped.ClippedProblem, "minimise", counted)
+    return steps
+
+
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("complements", [False, True])
 @pytest.mark.parametrize("loss", JUMPING)
@@ -77,15 +91,7 @@ def test_more_columns_than_rows(
     y = np.where(y > np.median(y), 1.0, -1.0) if loss == "squared_hinge" else y
     case = Problem(phi, y, np.ones(40), loss, 100.0, True)
     solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-9)
-    steps: list[int] = []
-    minimise = clipped.ClippedProblem.minimise
-
-    def counted(*arguments: Any) -> Step:
-        step = minimise(*arguments)
-        steps.append(step.sweeps)
-        return step
-
-    monkeypatch.setattr(clipped.ClippedProblem, "minimise", counted)
+    steps = counted_steps(monkeypatch)
     passes = run(solver, 40)
     assert passes[-1].gap <= 1e-9
     assert np.count_nonzero(dense_weights(solver)) <= 41
@@ -93,6 +99,23 @@ def test_more_columns_than_rows(
     assert (
         not complements or max(steps) <= 80
     )  # one for each column and its complement were 115 and 227
+
+
+def test_interpolated_rows_are_reached_by_falling_penalties(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise one local problem alone takes 2,000 steps, after which it is not solved."""
+    random = np.random.default_rng(1)
+    phi = random.poisson(0.3, (200, 500)).astype(np.float64)
+    margins = phi @ (random.normal(size=500) * (random.random(500) < 0.1)) + random.normal(size=200)
+    y = np.where(margins > np.median(margins), 1.0, -1.0)
+    case = Problem(phi, y, np.ones(200), "squared_hinge", 1000.0, True)
+    steps = counted_steps(monkeypatch)
+    solver = make_solver(explicit_family(case.phi), case.phi, case, tol=1e-8)
+    passes = run(solver, 20)
+    assert passes[-1].gap <= 1e-8
+    assert case.violations(dense_weights(solver), solver.outer.point.intercept).max() < 1e-6
+    assert max(steps) < 400
 
 
 def test_beyond_its_size_a_model_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
