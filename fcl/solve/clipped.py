@@ -163,18 +163,19 @@ class ClippedProblem:
 
         cease : called before each step; True ends the search.  hurry : the same, after LEAST_STEPS.
         """
+        tight = min(tolerance, TIGHT)
         higher = self.signs != 0.0
         higher &= np.abs(self.slope) > HIGHER * self.a
         if self._whole is not None:
-            self._minimise_quadratic(self._whole, tolerance, cease)
-            steps, _ = self._settle(TIGHT, MOST_STEPS, cease, hurry)
+            self._minimise_quadratic(self._whole, tight, cease)
+            steps, _ = self._settle(tight, MOST_STEPS, cease, hurry)
         elif higher.any():
             steps = self._follow(tolerance, cease, hurry)
         else:
             before = self.w
             self._approach(cease)
             self._thin_out(before)
-            steps, settled = self._settle(TIGHT, FEW_STEPS, cease, hurry)
+            steps, settled = self._settle(tight, FEW_STEPS, cease, hurry)
             if not (settled or cease() or hurry()):
                 self._move(1.0, np.where(self.free, 0.0, -self.w))
                 steps += self._follow(tolerance, cease, hurry)
@@ -198,7 +199,7 @@ class ClippedProblem:
         while not steps or share > end:
             share = max(share / FALL, end)
             self._penalise(share)
-            near = TIGHT if share == 1.0 else NEAR
+            near = min(tolerance, TIGHT) if share == 1.0 else NEAR
             more, _ = self._settle(near, MOST_STEPS - steps, cease, hurry)
             steps += max(more, 1)
         self._penalise(1.0)
