@@ -20,17 +20,22 @@ SCRIPTS = sorted(EXAMPLES.glob("plot_*.py"))
 NEEDED = {"plot_any_model": (1, 8)}
 #: Scripts that print distances from an optimum instead of the gap of a model.
 WITHOUT_GAP = {"plot_any_model", "plot_online"}
+#: Runs a script. Without a screen, plt.show() warns that nobody sees the picture.
+RUN = """import runpy, sys, warnings
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", "FigureCanvasAgg")
+runpy.run_path(sys.argv[1], run_name="__main__")"""
 LARGEST_PICTURE, LARGEST_DATA = 100_000, 300_000
 
 
 @pytest.mark.slow
+@pytest.mark.forked_commands
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_example_runs(script: Path, tmp_path: Path) -> None:
     if tuple(map(int, sklearn.__version__.split(".")[:2])) < NEEDED.get(script.stem, (0, 0)):
         pytest.skip("needs a newer scikit-learn, as its first lines say")
     done = subprocess.run(
-        # without a screen, plt.show() warns that nobody sees the picture
-        [sys.executable, "-W", "error", "-W", "ignore:FigureCanvasAgg", str(script)],
+        [sys.executable, "-c", RUN, str(script)],
         cwd=EXAMPLES,
         capture_output=True,
         text=True,

@@ -70,6 +70,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_option_of_every_command_is_drawn(stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 0, "command", tmp_path, stock)
     for name, command in commands.commands().items():

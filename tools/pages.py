@@ -32,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -226,6 +227,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("pages", nargs="+", type=Path, metavar="PAGE.md")
     parser.add_argument("--record", action="store_true", help="write the output into the pages")
     options = parser.parse_args(arguments)
+    warnings.simplefilter("error")
     failed = 0
     home = Path.cwd()
     for page in [page.resolve() for page in options.pages]:

@@ -235,6 +235,7 @@ def test_a_signal_ends_the_path_after_its_points(
     assert "point 4 of 5" in again.stderr and out.exists()
 
 
+@pytest.mark.slow
 def test_how_an_interrupted_path_continues(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

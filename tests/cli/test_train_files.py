@@ -102,6 +102,7 @@ def test_a_job_that_is_resumed(run: Run) -> None:
     assert other.exit_code == 2 and "is of another job" in other.stderr
 
 
+@pytest.mark.slow
 def test_validation_on_another_table(run: Run) -> None:
     """Its columns are those of the training rows, in any order."""
     write_table("valid.csv", slice(60))

@@ -85,6 +85,7 @@ def test_no_command_runs_a_module_of_the_folder(name: str, folder: Path) -> None
     assert "Traceback" not in result.stderr and "Numba config" not in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["fcl", "fcl.cli.inspect"])
 def test_python_m_runs_none_either(module: str, folder: Path) -> None:
     more = ["inspect"] if module == "fcl" else []

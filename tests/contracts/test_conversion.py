@@ -269,7 +269,7 @@ def test_wide_tables(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     check(converted(case.name, **case.options), case)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @texts
 def test_other_bytes_of_the_same_text(case: Case, tmp_path: Path) -> None:
     """Ends of lines, a mark of byte order, and compression in several members."""

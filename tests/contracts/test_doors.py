@@ -133,6 +133,7 @@ def numbers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, y, random.choice([0.0, 1.0, 2.0], 400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 def test_paths(loss: str, tmp_path: Path) -> None:
     """The same folds give the same scores, choice and model."""

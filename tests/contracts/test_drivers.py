@@ -99,7 +99,7 @@ def large_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- one job by all drivers ------------------------------------------------------------------------
 
 
-@pytest.mark.thin(4)
+@pytest.mark.thin(8)
 @pytest.mark.parametrize("name", PROCESSES)
 def test_processes(name: str) -> None:
     check(JOBS[name].train(**TWO), JOBS[name])

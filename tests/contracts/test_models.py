@@ -210,7 +210,7 @@ REPORTED = (
 )  # fmt: skip
 
 
-@pytest.mark.thin(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTED)
 def test_a_report_has_the_numbers_of_the_model(name: str, tmp_path: Path) -> None:
     one = trained(name)

@@ -58,7 +58,7 @@ def part(data: fcl.DataSet, some: np.ndarray) -> fcl.DataSet:
     return fcl.open_data(codes[some], y=np.asarray(data.target)[some], weights=weights)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_point_is_certified_and_is_the_fit_at_its_C(name: str) -> None:
     own = VARIANTS[name]
@@ -81,7 +81,7 @@ def test_every_point_is_certified_and_is_the_fit_at_its_C(name: str) -> None:
             assert point.score == fcl.average_precision(valid.target, margins, valid.weights)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_scores_of_folds_are_those_of_their_held_out_rows(loss: str) -> None:
     """By scikit-learn, from the models of each fold, which are certified on the rows that are left."""
@@ -118,6 +118,7 @@ def test_scores_of_folds_are_those_of_their_held_out_rows(loss: str) -> None:
     assert path.chosen is path.one_se and path.chosen.number == within[0]
 
 
+@pytest.mark.slow
 def test_outer_folds_are_searches_without_their_rows(tmp_path: Path) -> None:
     data, outer, inner = weighted(), np.arange(N) % 2, np.arange(N) // 2 % 3
     options: dict[str, Any] = {"points": 3, "C_max": 0.5, "class_weight": "balanced"}
@@ -139,7 +140,7 @@ def test_outer_folds_are_searches_without_their_rows(tmp_path: Path) -> None:
     assert stored["mean"] == path.outer.mean and stored["folds"][1]["rows"] == 210
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"refit": True, "outer": 2}])
 def test_folds_side_by_side_have_the_bits_of_folds_in_turn(
     more: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -227,7 +227,7 @@ def test_a_finished_job_continues_as_a_longer_one(
     assert model.settings == whole.settings
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("update", "features"),
     [("ls", Waves(32)), *((update, "fourier:n=100,pca=3") for update in ("ls", "gls", "cls"))],

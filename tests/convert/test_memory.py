@@ -108,7 +108,7 @@ def test_roles_of_very_many_columns() -> None:
     assert (roles.y, roles.groups, roles.left_out) == (9, 0, [7])
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_wide_tables_are_read_in_few_blocks(kind: str, tmp_path: Path) -> None:
     """Blocks take time for each column; those of one-hot columns are as small as their entries."""

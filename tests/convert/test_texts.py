@@ -18,7 +18,7 @@ LENGTHS = {
 }
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LENGTHS)
 def test_chunks_of_text(name, tmp_path):
     lengths = LENGTHS[name]

@@ -35,6 +35,7 @@ def test_text_names_its_column(features):
         fcl.FCLClassifier(features).fit(given, [0, 1, 0])
 
 
+@pytest.mark.slow
 def test_many_columns():
     """Names are compared in linear time."""
     wide = pd.DataFrame(np.zeros((1, 30_000), np.float32))

@@ -228,6 +228,7 @@ def test_start_certificate_and_compact_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fewer.margins(far), left.margins(near))
 
 
+@pytest.mark.slow
 def test_paths_folds_and_refits() -> None:
     far, near = moved()
     options = {"loss": "squared", "points": 4, "tol": 1e-9, "refit": True, "warn": False}

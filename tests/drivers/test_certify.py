@@ -110,6 +110,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(**PROBLEMS)
 def test_any_point_against_the_judge_and_the_optimum(
@@ -154,6 +155,7 @@ def test_any_point_against_the_judge_and_the_optimum(
         assert row.slope == pytest.approx(abs(problem.pulls(w, best)[row.id]), rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(**PROBLEMS, stretch=st.sampled_from([1.0, 1.5]))
 def test_the_gap_of_the_ball_is_never_below_the_truth(

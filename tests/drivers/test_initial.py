@@ -89,6 +89,7 @@ def test_a_start_on_a_sample_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert left.converged and left.passes > 2
 
 
+@pytest.mark.slow
 def test_a_bad_start_leaves_no_trace_in_the_first_sample() -> None:
     """The search that rejects it overwrites the residuals, but not what the trainer took from them."""
     data = windows()

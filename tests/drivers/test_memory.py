@@ -51,6 +51,7 @@ print(peak_memory(), result.model.n_rows)
     assert peak <= budget << 20, f"{peak >> 20} MiB"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [fcl.train, fcl.train_path])
 def test_a_finished_run_leaves_nothing_in_memory(train: Callable[..., Any]) -> None:
     """Reference counts free the buffers: cycles would keep them beside those of the next run."""

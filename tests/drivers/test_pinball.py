@@ -147,6 +147,7 @@ def test_text() -> None:
     assert find_loss("huber:delta=0.69999999999999996") == find_loss("huber:delta=0.7")
 
 
+@pytest.mark.slow
 def test_the_report_says_how_many_targets_are_below(tmp_path: Any) -> None:
     """And shows no calibration of means, which predicted quantiles need not have."""
     from fcl.report.make import make_report

@@ -134,6 +134,7 @@ def test_an_initial_model_of_other_units() -> None:
     assert one.model.history[1]["objective"] == pytest.approx(start, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 def test_jobs_of_earlier_versions_stay_unscaled(
     driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -289,6 +290,7 @@ def test_a_path_finds_the_signal_or_says_that_there_is_none(
     assert "It is not clearly better than a model without features: AUPRC" in page
 
 
+@pytest.mark.slow
 def test_folds_follow_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that version 0.1 began stays unscaled, also in folds that it had not reached."""
     x = X[:, 1:4] * [0.05, 1.0, 200.0]

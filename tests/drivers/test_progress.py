@@ -80,6 +80,7 @@ def test_every_family_reports_its_progress(
     assert check_shares(events_of(features, kind)) == {"reading", "pricing", "columns"}
 
 
+@pytest.mark.slow
 def test_a_slow_pass_of_several_processes_shows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "PROGRESS_EVERY", 0.0)
     monkeypatch.setattr(supervisor, "SAMPLE_EVERY", 0.0)

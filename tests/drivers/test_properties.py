@@ -47,6 +47,7 @@ def test_repeated_rows_equal_weights(loss: str) -> None:
     assert weighted.model.n_rows == kept.sum() and weighted.model.sum_weights == times.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_constant_and_equal_features_do_no_harm(loss: str) -> None:
     """Every window has AG in the middle, and columns beside it that repeat each other."""

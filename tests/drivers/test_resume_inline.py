@@ -54,6 +54,7 @@ def stopped(folder: Path, k: int, **options: Any) -> TrainResult | None:
         return None
 
 
+@pytest.mark.slow
 def test_single_steps_over_sparse_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While more features violate than may enter, a pass takes one step; also in a resumed job."""
     rng = np.random.default_rng(0)
@@ -79,6 +80,7 @@ def test_single_steps_over_sparse_rows(tmp_path: Path, monkeypatch: pytest.Monke
         assert bits(fcl.train(data, "columns", resume=folder, **options)) == bits(whole)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 40))
 @examples(20)
 def test_stopped_again_and_again(stops: list[int], wish: int) -> None:
@@ -261,7 +263,7 @@ def test_data_that_moved(tmp_path: Path) -> None:
 # -- a small cache -----------------------------------------------------------------------------
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["kmers:d=3", "columns"])
 def test_a_cache_with_evictions(
     features: str, tmp_path: Path, few: Callable[[int], None], monkeypatch: pytest.MonkeyPatch

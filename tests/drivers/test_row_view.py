@@ -69,6 +69,7 @@ class Draws:
 # -- the optimum -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sizes_of_samples(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = Draws(monkeypatch)
     train(row_view="all")
@@ -121,6 +122,7 @@ def test_the_sample_depends_on_the_seed(small: None) -> None:
     assert bits(train(row_view="auto", seed=1)) != first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "driver"),
     [

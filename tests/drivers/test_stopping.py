@@ -101,6 +101,7 @@ def test_max_time(problem: Problem, best: Solution) -> None:
     assert len(result.model.ids) == 0  # one pass, of the null model, is always made
 
 
+@pytest.mark.slow
 def test_out_of_time_at_every_look_at_the_clock(
     problem: Problem, best: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:

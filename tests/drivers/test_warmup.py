@@ -127,6 +127,7 @@ def test_online_learners_need_no_kernel_after_the_warm_up() -> None:
         fcl.train_online(fcl.open_data(letters, y=y), "kmers:d=2", hash_bits=4, **all_have)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 7])
 def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
     d: int, monkeypatch: pytest.MonkeyPatch
@@ -150,6 +151,7 @@ def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
     assert made
 
 
+@pytest.mark.slow
 def test_centred_columns_need_no_kernel_after_the_warm_up() -> None:
     from fcl.kernels import matrix
 

@@ -206,6 +206,7 @@ def test_processes_with_more_limits_than_candidates() -> None:
     assert (np.abs(one.model.weights) == 0.01).sum() > 50
 
 
+@pytest.mark.slow
 def test_a_path_with_refit_keeps_the_limits() -> None:
     data = fcl.open_data(X, y=TARGETS["squared"])
     for limits, low, high in (("0:", 0.0, INF), ((-0.1, 0.3), -0.1, 0.3)):

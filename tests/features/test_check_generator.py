@@ -171,6 +171,7 @@ def test_rows_of_another_kind() -> None:
         check_generator(generators.Tanh, X)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_large_family_is_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fcl.testing.generator.TRAINING_VALUES", 100)
     report = check_generator(generators.Tanh(), X)

@@ -85,6 +85,7 @@ def test_numbers_run_through_segments_of_one_weight(
         assert (sample.q[inside] == (weight if weight > 0.0 else q[own])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [0.0, 1.0])
 def test_long_segments_are_split(tau: float) -> None:
     n = 3 * sampling.SEGMENT_ROWS + 5

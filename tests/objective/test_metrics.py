@@ -30,6 +30,7 @@ def test_equals_scikit_learn(rows: list[tuple[bool, float]]) -> None:
         assert math.isnan(average_precision(y, s))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), scores, st.integers(0, 2)), min_size=1, max_size=60))
 def test_auroc_equals_scikit_learn(rows: list[tuple[bool, float, int]]) -> None:
     y, s, weights = (np.array(column, float) for column in zip(*rows, strict=True))

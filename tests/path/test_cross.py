@@ -64,6 +64,7 @@ def test_labels_and_splitters_give_the_folds() -> None:
     np.testing.assert_array_equal(of_one_label, y)
 
 
+@pytest.mark.slow
 def test_patience_is_of_the_mean_over_folds() -> None:
     codes, y = rows()
     data = fcl.open_data(codes, y=y)

@@ -59,6 +59,7 @@ def test_a_point_that_time_cut_short_is_trained_again(tmp_path: Path) -> None:
     assert train_path(data, alphas=[1e-3], folder=tmp_path).chosen.converged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cv", [None, 2])
 def test_a_wider_grid_keeps_the_points(tmp_path: Path, cv: int | None) -> None:
     """Only the last point is trained again, from the state before it: the next C is known now."""

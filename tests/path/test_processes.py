@@ -44,6 +44,7 @@ def test_the_second_point_begins_at_the_weights_of_the_first(tmp_path: Path) -> 
     assert crossed.refit.score == pytest.approx(same.refit.score, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_process")
 def test_an_interrupt_keeps_the_points() -> None:
     data, _ = split()

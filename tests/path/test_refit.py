@@ -88,6 +88,7 @@ def test_separable_rows_have_a_refit() -> None:
     assert np.abs(loose.model.weights).max() < np.abs(path.refit.model.weights).max()
 
 
+@pytest.mark.slow
 def test_the_score_of_a_refit_is_over_the_held_out_rows() -> None:
     data, valid = split()
     path = train_path(data, valid=valid, points=4, refit=True)

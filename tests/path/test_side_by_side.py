@@ -51,6 +51,7 @@ def test_a_stop_and_an_error_end_all_folds(tmp_path: Path) -> None:
         train_path(data(), cv=3, threads=3, progress=fail)
 
 
+@pytest.mark.slow
 def test_classes_have_the_same_bits() -> None:
     codes, y = acceptors(12, 300)
     classes = np.where(codes[:, 3] == 1, 2, y > 0)

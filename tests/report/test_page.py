@@ -124,6 +124,7 @@ def test_the_page_is_small_whatever_the_names_and_rows_are(tmp_path: Path) -> No
     assert len(make_report(path, data, names=names).html.encode()) < 2 << 20
 
 
+@pytest.mark.slow
 def test_a_logo_of_equal_heights_is_small() -> None:
     with drawing(9.0, 2.0) as drawn:
         draw_logo(drawn.axes, "ACGT", np.full((5_000, 4), [0.1, -0.1, 0.0, 0.1]))
@@ -270,6 +271,7 @@ def test_effects_that_overflow() -> None:
     assert section is not None and section.blocks
 
 
+@pytest.mark.slow
 def test_scores_of_labels(kmers: Case) -> None:
     model = replace(kmers.model, weights=40.0 * kmers.model.weights)
     facts = dict(scores.section(context_of(model, kmers.data)).facts)
@@ -282,6 +284,7 @@ def test_scores_of_labels(kmers: Case) -> None:
     assert float(facts["Brier score"]) == pytest.approx(brier, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_rounded_margins_are_announced(kmers: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "MOST_CELLS", 5)
     monkeypatch.setattr(cells, "CELLS_OF_GROUP", 5)
@@ -324,6 +327,7 @@ def test_the_page_claims_no_more_than_is_known(kmers: Case) -> None:
     assert "tolerance 0.00015" in convergence._gap_bar(0.01, 1.5e-4).panels[0]
 
 
+@pytest.mark.slow
 def test_rows_of_a_classification(kmers: Case) -> None:
     section = rows.section(context_of(kmers.model, kmers.data))
     positive, weighted = kmers.data.target == "yes", kmers.data.weights > 0
@@ -380,6 +384,7 @@ def test_points_of_a_path_and_refits(kmers: Case, tmp_path: Path) -> None:
     assert "--C" not in facts["same options again"]
 
 
+@pytest.mark.slow
 def test_equal_columns_are_folded() -> None:
     case = table_case()
     context = context_of(case.model, case.data)
@@ -435,7 +440,7 @@ ODD: list[tuple[list[dict[str, object]], object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("history", "tol"), ODD)
 def test_odd_histories(kmers: Case, history: list[dict[str, object]], tol: object) -> None:
     """A history is a claim of the file, which may hold anything."""

@@ -59,6 +59,7 @@ def shown(
 POINT = "The model is point 2 of 3, by increasing C."
 
 
+@pytest.mark.slow
 def test_points_and_choices(context: Context) -> None:
     lead, figure, table = shown(context)
     assert lead == (

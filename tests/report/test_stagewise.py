@@ -79,6 +79,7 @@ def test_facts_are_whole(tmp_path: Path) -> None:
     assert facts["weights"].endswith(f"validation error {row['valid_error']:.5g}")
 
 
+@pytest.mark.slow
 def test_numbers_and_no_data(tmp_path: Path) -> None:
     data = saved(tmp_path / "n.fcl", numbers=True)
     report = make_report(tmp_path / "n.fcl", data)

@@ -100,6 +100,7 @@ def test_intervals_in_words() -> None:
     assert scores.Estimate(-0.02, 0.01).interval == "-0.040 to 0.000"
 
 
+@pytest.mark.slow
 def test_title_note_and_names_of_rows(tmp_path: Path) -> None:
     folder = tmp_path / "windows"
     (folder / "obs").mkdir(parents=True)

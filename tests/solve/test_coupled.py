@@ -91,7 +91,7 @@ def test_lengths_of_blocks_and_changes_of_norms() -> None:
         assert norm_rise(w, d, group) == pytest.approx(change, rel=1e-12, abs=1e-14)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [False, True])
 def test_the_plan_covers_the_allocations_of_a_step(
     group: bool, monkeypatch: pytest.MonkeyPatch

@@ -61,7 +61,7 @@ def value_at(problem: Problem, start: Point, end: Point, beta: float) -> float:
     return problem.objective(w, b)
 
 
-@pytest.mark.thin(9)
+@pytest.mark.thin(18)
 @pytest.mark.parametrize(("intercept", "rho"), [(True, 1.0), (False, 1.0), (True, 0.05)])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("seed", range(4))

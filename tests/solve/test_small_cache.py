@@ -22,7 +22,7 @@ def _problem(loss: str, intercept: bool = True) -> tuple[np.ndarray, Problem]:
     return codes, Problem(kmer_matrix(codes, 3), targets(loss, 400), s, loss, C, intercept)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [1.0, 0.5])
 def test_columns_of_real_values_with_frozen_weights(rho: float) -> None:
     """More active features than fit, ranked by their slopes."""

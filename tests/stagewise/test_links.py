@@ -58,7 +58,7 @@ def test_no_lipschitz_constant_is_too_large(text: str, u: list[float], v: list[f
     assert ratio == pytest.approx(link.lipschitz, rel=1e-4)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 @given(seed=st.integers(0, 1 << 30))
 def test_losses_and_duals_are_conjugate(text: str, seed: int) -> None:

@@ -39,6 +39,7 @@ def test_failures_of_fsspec(toy: str, folder: Path, monkeypatch: pytest.MonkeyPa
         fcl.open_data(f"{toy}/train.zarr")
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = (
         "import sys, fcl; fcl.open_data; fcl.load_model; fcl.train; fcl.locate('s3://a/b');"

@@ -126,6 +126,7 @@ def test_nested_cross_validation_and_a_killed_worker(rows: Path, client: Any) ->
     assert last.done == last.sent and last.running == 0
 
 
+@pytest.mark.slow
 def test_path_with_standard_errors(
     rows: Path, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +209,7 @@ def test_folders_are_those_of_one_process(rows: Path, client: Any, tmp_path: Pat
         assert of_path(again)[2:] == whole[2:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_one_against_the_rest(rows: Path, client: Any, in_memory: bool) -> None:
     X: Any = np.load(rows / "X.npy") if in_memory else str(rows)
@@ -286,6 +288,7 @@ def test_jobs_on_threads_of_a_worker_share_its_memory() -> None:
     assert seen == [10, 11] and room._taken == 0
 
 
+@pytest.mark.slow
 def test_threads_of_one_worker(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs run side by side; each waits until the client has seen two, however fast they are."""
     one = train_path(rows, cv=3)

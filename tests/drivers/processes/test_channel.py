@@ -50,6 +50,7 @@ def read(theirs: socket.socket, n: int) -> list[Any]:
     return messages
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.builds(Published, INT64, st.booleans(), decrease=st.floats(allow_nan=False))

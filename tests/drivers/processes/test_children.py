@@ -319,6 +319,7 @@ def test_without_pidfd(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
     assert until(lambda: not child.alive())
 
 
+@pytest.mark.slow
 def test_no_process_can_be_started(
     segments: dict[str, Segment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +334,7 @@ def test_no_process_can_be_started(
     assert not set(IGNORED) & signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
+@pytest.mark.slow
 def test_an_interrupted_start_leaves_no_child(
     segments: dict[str, Segment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,6 +350,7 @@ def test_an_interrupted_start_leaves_no_child(
     assert psutil.Process().children() == others
 
 
+@pytest.mark.slow
 def test_descriptors_are_given_back(segments: dict[str, Segment]) -> None:
     before = open_files()
     for _ in range(3):

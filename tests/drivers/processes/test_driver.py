@@ -74,6 +74,7 @@ def failing_save(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 # -- where rows and shared memory are --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_in_a_scratch_file(
     on_disk: fcl.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_shared_memory_in_files(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_validation(on_disk: fcl.DataSet) -> None:
     codes, y = letters()
     valid = fcl.open_data(codes[::3], y=y[::3])
@@ -225,6 +227,7 @@ def test_stopped_before_there_is_anything(tmp_path: Path, on_disk: fcl.DataSet) 
         assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", ["inline", "processes"])
 def test_a_checkpoint_keeps_the_size_of_the_sample(
     tmp_path: Path, on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch, second: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -77,5 +78,6 @@ class BookMachine(RuleBasedStateMachine):
         assert (ids == self.ids[slots]).all() and (ids >= 0).all()
 
 
+@pytest.mark.slow
 def test_slots_are_never_lost_nor_given_twice() -> None:
     run_state_machine_as_test(BookMachine, settings=examples(150))
