@@ -180,6 +180,7 @@ class InlineRun:
             session.saver.refuse_input()
             raise
         finally:  # also after an error, perhaps in the user's feature class
+            session.ending = True
             session.saver.save()
         return session.result(solver.outer, solver.passes, reason, peak_memory)
 

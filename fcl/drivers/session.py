@@ -86,6 +86,7 @@ class Session:
     fingerprint: str = ""
     state: RunState | None = None  #: to resume from; None if it was saved before the first pass
     idle: int = 0  #: passes in a row without progress
+    ending: bool = False  #: whether a request to stop comes too late
     lacking: str = ""  #: the memory that the run lacks, and what to do; empty if it lacks none
     rounding: float = math.nan  #: relative gap that rounding can cause, once it was estimated
     compile_seconds: float = JOB_SECONDS  #: estimated, if the cache lacks kernels

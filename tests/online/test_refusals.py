@@ -195,7 +195,7 @@ AVERAGE: dict[str, Any] = {
     "average": True,
 }
 SUB: dict[str, Any] = {"truncation": "subgradient", "theta": 0.0}
-OF_BALL = "the saved state is not one of ball over 20 features"
+OF_BALL = "the saved state is not one of ball over 20 features with float64 weights"
 FINITE = "expected a finite number above 0, got"
 
 OPTIONS = [

@@ -101,7 +101,6 @@ class ClusterRun(InlineRun):
     def __init__(self, session: Session, cluster: Cluster) -> None:
         super().__init__(session)
         self.cluster = cluster
-        self._interrupted = False
         self._shards: list[Shards] = []  # of the training rows, and of the validation rows if any
         self._known: dict[str, int] = {}  # threads of the workers that were checked, by address
         self._sources = [
@@ -112,10 +111,10 @@ class ClusterRun(InlineRun):
         cluster.between = self._between
 
     def _between(self) -> None:
-        """Called while tasks run. After an interrupt the end of the run may still need the cluster."""
+        """Called while tasks run, also those that the end of the run needs, which nothing interrupts."""
         self.session.saver.poll()
-        if not self._interrupted and self.session.should_stop():
-            self._interrupted = True
+        if not self.session.ending and self.session.should_stop():
+            self.session.ending = True
             raise KeyboardInterrupt
 
     # -- workers -------------------------------------------------------------------------------

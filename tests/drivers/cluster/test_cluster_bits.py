@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from fcl.drivers.cluster import passes
 from fcl.drivers.cluster.packed import Packed
 from fcl.drivers.cluster.rows import LEAST_BLOCKS, MOST_BLOCKS, shard_blocks
+from fcl.drivers.cluster.run import ClusterRun
+from fcl.drivers.session import Session
 from fcl.errors import BudgetError
 from fcl.run.events import PassDone
 
@@ -91,7 +93,9 @@ def test_packed_vectors(levels: list[float], n: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_callback_that_fails_loses_no_model(folder: Path, client: Any) -> None:
+def test_a_callback_that_fails_loses_no_model(
+    folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run ends at its pass, with the model of as many passes in this process."""
 
     def fail(event: Any) -> None:
@@ -101,10 +105,24 @@ def test_a_callback_that_fails_loses_no_model(folder: Path, client: Any) -> None
     def end(event: Any) -> bool:
         return not (isinstance(event, PassDone) and event.number == 2)
 
+    def slow(session: Session, *arguments: Any) -> Any:
+        """As if the end took so long that the client looks for a request to stop meanwhile."""
+        runs[-1].cluster.between()
+        return result(session, *arguments)
+
+    def started(run: ClusterRun, *arguments: Any) -> None:
+        begin(run, *arguments)
+        runs.append(run)
+
+    runs: list[ClusterRun] = []
+    begin, result = ClusterRun.__init__, Session.result
+    monkeypatch.setattr(ClusterRun, "__init__", started)
+    monkeypatch.setattr(Session, "result", slow)
     given: dict[str, Any] = {"tol": 1e-9, "max_passes": None, "warn": False}
     with pytest.raises(ZeroDivisionError) as caught:
         train(folder, client=client, progress=fail, **given)
     ended = train(folder, client=client, progress=end, **given)
+    assert len(runs) == 2
     alike = train(folder, **given | {"max_passes": 2})
     for found in (caught.value.result, ended):  # type: ignore[attr-defined]
         np.testing.assert_array_equal(found.model.weights, alike.model.weights)
