@@ -257,7 +257,7 @@ def test_a_stopped_child_blocks_nobody(spawn: Spawn) -> None:
         child.channel.send(Echo(sent))
         sent += 1
     dismiss([other], patience=0.1)
-    assert time.monotonic() - start < 5 and other.cause().endswith("(SIGKILL) by fcl")
+    assert time.monotonic() - start < LIMIT and other.cause().endswith("(SIGKILL) by fcl")
     os.kill(child.pid, signal.SIGCONT)
     assert [echo.number for echo in receive(child, sent)] == list(range(sent))
     assert not child.channel.wants_write
@@ -463,10 +463,8 @@ def test_no_child_outlives_a_killed_supervisor(mode: str) -> None:
         assert supervisor.stdout is not None
         fork = int(supervisor.stdout.readline())
         supervisor.kill()
-        start = time.monotonic()
         # the pipe is closed, so no process holds it any more
         assert select.select([reading], [], [], LIMIT)[0] and os.read(reading, 1) == b""
-        assert time.monotonic() - start < 3
     finally:
         os.close(reading)
         supervisor.kill()
