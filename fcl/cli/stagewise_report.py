@@ -45,10 +45,8 @@ def _history_lines(model: StagewiseModel, top: int) -> list[str]:
     columns = ["loss", "error", "valid_loss", "valid_error", "seconds"]
     shown = model.history[len(model.history) - min(top, len(model.history)) :]
     rows = [
-        [
-            place_of(model, row["number"]),
-            *("" if row[name] is None else f"{row[name]:.5g}" for name in columns),
-        ]
+        [place_of(model, row["number"])]
+        + ["" if row[name] is None else f"{row[name]:.5g}" for name in columns]
         for row in shown
     ]
     return table_lines([["", *columns], *rows], least=12) if rows else []

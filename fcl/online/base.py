@@ -215,7 +215,7 @@ class Learner(ABC):
         self.start_at(intercept)
 
     def _are_features(self, ids: np.ndarray) -> bool:
-        """Whether all ids, of any dtype, are those of features."""
+        """Whether all ids, of any dtype, belong to features."""
         return ids.dtype.kind in "iu" and (
             not len(ids) or bool(0 <= ids.min() <= ids.max() < self.n_features)
         )

@@ -1,4 +1,4 @@
-"""The search for a C: the path over all rows, those of the folds, refits, and outer folds around them."""
+"""The search for a C: paths over all rows and over folds, refits, and outer folds around them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PathSearch:
     folder: Folder
 
     def results(self) -> Iterator[PathResult]:
-        """Yield the path as far as it is known, at last with what follows from the chosen point."""
+        """Yield the path as far as it is known; the last one has what follows from its choice, too."""
         crosses = self.jobs.folds is not None
         for result in self.cross_validated() if crosses else self._validated():
             yield result
@@ -196,7 +196,7 @@ class PathSearch:
         found, *own = self.running.executor.each(refit, [None, *range(len(points))])
         if found is None or not own:
             return found
-        # an empty model stays as it is
+        # an empty model has nothing to refit
         scores = [(new or point).score for new, point in zip(own, points, strict=True)]
         mean, se = fold_scores(np.array(scores)[:, None])
         return replace(found, score=float(mean[0]), se=float(se[0]))

@@ -205,8 +205,8 @@ class OnlinePlanner:
         """The options with a table of all weights or of those that are not 0, and their plan.
 
         The second is chosen where it is smaller even if the rows' features all have a weight, or where
-        the first does not fit in the budget; it then has as much room as the budget allows. Errors are
-        those of :meth:`plan`.
+        the first does not fit in the budget; it then has as much room as the budget allows. Raises what
+        :meth:`plan` raises.
         """
         p, memory = self.family.n_features, self.running.memory
         if not kind_of(self.running.method, options).drops_zeros(options):
